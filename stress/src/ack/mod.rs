@@ -123,14 +123,11 @@ fn load(
     // A root may have its timeout twice, if it is reset; the last one is as late as is allowed.
     let longest = options.timeout.saturating_mul(3).saturating_add(promise.late);
     let shared = Shared {
+        options,
         ledger,
         checks,
         promise,
         busy: &busy,
-        order: options.order,
-        ids: options.ids,
-        edges: options.edges,
-        late_rate: options.late_rate,
         until: (stop, stop.saturating_add(nanos(longest + PATIENCE))),
     };
     let (mut to, mut from): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(CHANNEL)).unzip();

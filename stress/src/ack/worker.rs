@@ -11,7 +11,7 @@ use super::tally::Tally;
 use crate::checks::Checks;
 use crate::interrupt;
 use crate::latency::{Latency, Recorder};
-use crate::options::{Ids, Order};
+use crate::options::{Ack as Options, Ids, Order};
 use crate::pace::Pace;
 use crossbeam_channel::{Receiver, Sender};
 use expiry::{Ack, AckError};
@@ -66,19 +66,13 @@ struct Tenant {
 
 #[derive(Clone, Copy)]
 pub struct Shared<'a> {
+    pub options: &'a Options,
     pub ledger: &'a Ledger,
     /// The checks that receive violations.
     pub checks: &'a Checks,
     pub promise: Promise,
     /// Threads whose places are not all free yet.
     pub busy: &'a AtomicUsize,
-    /// In what order roots are visited.
-    pub order: Order,
-    /// Whether the tracker or the thread makes ids.
-    pub ids: Ids,
-    pub edges: u32,
-    /// Share of roots for which something comes after the end.
-    pub late_rate: f64,
     /// When to stop issuing, and when to give up, in the ledger's time.
     pub until: (u64, u64),
 }
@@ -184,7 +178,7 @@ impl<'a> Worker<'a> {
     fn step(&mut self, issue: bool) {
         self.step = self.step.wrapping_add(1);
         // At the end, the worker has to look at every place.
-        self.pick(issue && self.shared.order == Order::Shuffled);
+        self.pick(issue && self.shared.options.order == Order::Shuffled);
         self.acks.clear();
         let picked = std::mem::take(&mut self.picked);
         for &at in &picked {
@@ -195,7 +189,7 @@ impl<'a> Worker<'a> {
             }
         }
         let mut idle = self.acks.is_empty();
-        if self.shared.order == Order::Shuffled {
+        if self.shared.options.order == Order::Shuffled {
             self.acks.shuffle(&mut self.rng);
         }
         self.send_acks();
@@ -266,7 +260,7 @@ impl<'a> Worker<'a> {
     }
 
     fn send_acks(&mut self) {
-        let Shared { ledger, checks, ids, .. } = self.shared;
+        let Shared { options: &Options { ids, .. }, ledger, checks, .. } = self.shared;
         let (tally, acks) = (&mut self.tally, &self.acks);
         self.ops.ack(acks, |ack, done| acked((tally, ledger, checks, ids), ack, done));
     }
@@ -291,7 +285,7 @@ impl<'a> Worker<'a> {
     }
 
     fn ack_for_others(&mut self, acks: &[ToAck]) {
-        let Shared { ledger, checks, ids, .. } = self.shared;
+        let Shared { options: &Options { ids, .. }, ledger, checks, .. } = self.shared;
         let tally = &mut self.tally;
         self.ops.ack(acks, |ack, done| {
             acked((tally, ledger, checks, ids), ack, done);

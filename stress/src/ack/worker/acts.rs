@@ -15,7 +15,7 @@ impl Worker<'_> {
     /// Schedules the acks of a root's plan.
     pub(super) fn act(&mut self, at: usize) {
         let Tenant { root, base, plan, was_early, .. } = self.tenants[at];
-        let edges = self.shared.edges;
+        let edges = self.shared.options.edges;
         let place = (self.first + at) as u32;
         let ack = |number| ToAck { place, root, xor: edge(base, number) };
         let first = u32::from(was_early);
@@ -73,16 +73,16 @@ impl Worker<'_> {
                 }
             }
             Kind::RepeatLast => {
-                let edges = self.shared.edges;
+                let edges = self.shared.options.edges;
                 let xor = edge(tenant.base, edges - 1);
                 let place = (self.first + at) as u32;
                 let ack = ToAck { place, root: tenant.root, xor };
                 let done = self.ops.tracker.ack(root, xor);
-                let Shared { ledger, checks, ids, .. } = self.shared;
+                let Shared { options, ledger, checks, .. } = self.shared;
                 checks.expect("late_harmless", !matches!(done, Ok(Ack::Completed)), || {
                     format!("a repeated ack completed {root}")
                 });
-                acked((&mut self.tally, ledger, checks, ids), &ack, done);
+                acked((&mut self.tally, ledger, checks, options.ids), &ack, done);
             }
             _ => {}
         }
@@ -129,7 +129,7 @@ impl Worker<'_> {
         let nanos = Duration::from_nanos;
         let life = Life {
             end: entry.end,
-            init: all_edges(tenant.base, self.shared.edges),
+            init: all_edges(tenant.base, self.shared.options.edges),
             accepted: place.accepted.load(Ordering::Relaxed),
             completed: place.completed.load(Ordering::Relaxed),
             failed: u32::from(tenant.fails_done),
@@ -154,7 +154,8 @@ impl Worker<'_> {
         self.judge(&tenant, entry, &life);
         self.tenants[at].phase = Phase::Free;
         self.occupied -= 1;
-        if self.shared.late_rate > 0.0 && self.rng.random_bool(self.shared.late_rate) {
+        let late_rate = self.shared.options.late_rate;
+        if late_rate > 0.0 && self.rng.random_bool(late_rate) {
             self.too_late(&tenant);
         }
     }
@@ -189,12 +190,12 @@ impl Worker<'_> {
             }
             _ => {
                 self.tally.acks += 1;
-                let number = self.rng.random_range(0..self.shared.edges);
+                let number = self.rng.random_range(0..self.shared.options.edges);
                 tracker.ack(root, edge(tenant.base, number)).map(|done| done == Ack::Held)
             }
         };
         match done {
-            Ok(true) if self.shared.ids == Ids::Chosen => self.tally.held_late += 1,
+            Ok(true) if self.shared.options.ids == Ids::Chosen => self.tally.held_late += 1,
             Ok(_) => self.shared.checks.violated("late_harmless", || {
                 format!("something that came after the end of {root} took effect")
             }),
@@ -204,7 +205,7 @@ impl Worker<'_> {
 
     /// Makes a new root ready to be issued in a free place.
     pub(super) fn prepare(&mut self, at: usize, before: u64) {
-        let Shared { ledger, checks, edges, .. } = self.shared;
+        let Shared { options, ledger, checks, .. } = self.shared;
         let plan = self.planner.draw(&mut self.rng);
         let tenant = &mut self.tenants[at];
         *tenant = Tenant {
@@ -238,7 +239,7 @@ impl Worker<'_> {
         self.issues.push(ToIssue {
             place: at as u32,
             id: tenant.root,
-            xor: all_edges(tenant.base, edges),
+            xor: all_edges(tenant.base, options.edges),
             owner: owner(place, tenant.number),
         });
     }
