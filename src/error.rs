@@ -200,14 +200,40 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Makes an error of each variant of another type.
+/// Makes a store's error of what the engine and all stores refuse with: `Full`, `OutOfMemory`,
+/// `Closed`; and of a lifetime, or of a token's refusal, in a store that has these.
 macro_rules! converts {
-    ($from:ident => $into:ident { $($variant:ident => $made:ident),* }) => {
-        impl From<$from> for $into {
-            fn from(why: $from) -> Self {
+    ($error:ident) => {
+        impl From<$crate::core::engine::Refused> for $error {
+            fn from(why: $crate::core::engine::Refused) -> Self {
+                use $crate::core::engine::Refused;
                 match why {
-                    $($from::$variant => $into::$made),*
+                    Refused::Full => $error::Full,
+                    Refused::OutOfMemory => $error::OutOfMemory,
+                    Refused::Closed => $error::Closed,
                 }
+            }
+        }
+
+        #[cfg(feature = "async")]
+        impl From<$crate::Closed> for $error {
+            fn from(_: $crate::Closed) -> Self {
+                $error::Closed
+            }
+        }
+    };
+    ($error:ident, lifetimes, tokens) => {
+        $crate::error::converts!($error);
+
+        impl From<$crate::LifetimeError> for $error {
+            fn from(why: $crate::LifetimeError) -> Self {
+                $error::Lifetime(why)
+            }
+        }
+
+        impl<T> From<$crate::TokenError<T, $error>> for $error {
+            fn from(refused: $crate::TokenError<T, $error>) -> Self {
+                refused.error
             }
         }
     };
