@@ -116,98 +116,100 @@ pub enum BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::ZeroTimeout => {
-                write!(f, "a timeout, a time to live, a time to idle or a refresh time is zero; for none leave it out, or (of a tracker) use timeouts_off()")
-            }
-            BuildError::TimeoutTooLong { timeout, longest } => write!(
+        f.write_str(match self {
+            BuildError::ZeroTimeout => "a timeout, a time to live, a time to idle or a refresh time is zero; for none leave it out, or (of a tracker) use timeouts_off()",
+            BuildError::TimeoutTooLong { timeout, longest } => return write!(
                 f,
                 "a timeout of {timeout:?} is too long for this interval, at which {longest:?} is the longest; use a longer interval"
             ),
             BuildError::TimeoutTooShort { timeout } => {
-                write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
+                return write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
             }
             BuildError::IntervalTooShort { interval } => {
-                write!(f, "an interval of {interval:?} is too short; use at least 10 us")
+                return write!(f, "an interval of {interval:?} is too short; use at least 10 us")
             }
-            BuildError::IntervalAboveTimeout { interval, timeout } => write!(
+            BuildError::IntervalAboveTimeout { interval, timeout } => return write!(
                 f,
                 "the interval, {interval:?}, is above the timeout, {timeout:?}; use an interval of at most the timeout"
             ),
-            BuildError::MinimumAboveMaximum { minimum, maximum } => write!(
+            BuildError::MinimumAboveMaximum { minimum, maximum } => return write!(
                 f,
                 "the minimum timeout, {minimum:?}, is above the maximum, {maximum:?}; use a minimum of at most the maximum"
             ),
-            BuildError::BadShards { shards } => write!(
-                f,
-                "{shards} shards; use a power of two from 1 to 256"
-            ),
-            BuildError::ZeroCapacity => write!(
-                f,
-                "a capacity of zero can hold nothing; leave it out for no bound"
-            ),
-            BuildError::CapacityTooLarge { capacity } => {
-                write!(f, "a capacity of {capacity} is too large; use at most 2^31")
+            BuildError::BadShards { shards } => {
+                return write!(f, "{shards} shards; use a power of two from 1 to 256")
             }
-            BuildError::TwoBounds => write!(
-                f,
-                "both capacity and max_capacity were asked for; use the first to refuse, the second to evict"
-            ),
-            BuildError::RefreshTooLate { refresh_after, time_to_live: Some(live) } => write!(
+            BuildError::ZeroCapacity => "a capacity of zero can hold nothing; leave it out for no bound",
+            BuildError::CapacityTooLarge { capacity } => {
+                return write!(f, "a capacity of {capacity} is too large; use at most 2^31")
+            }
+            BuildError::TwoBounds => "both capacity and max_capacity were asked for; use the first to refuse, the second to evict",
+            BuildError::RefreshTooLate { refresh_after, time_to_live: Some(live) } => return write!(
                 f,
                 "refresh_after, {refresh_after:?}, is not below the time to live, {live:?}; use a shorter one"
             ),
-            BuildError::RefreshTooLate { refresh_after, time_to_live: None } => write!(
+            BuildError::RefreshTooLate { refresh_after, time_to_live: None } => return write!(
                 f,
                 "refresh_after, {refresh_after:?}, needs a time to live above it; give the map one"
             ),
-            BuildError::NoWeigher => write!(
-                f,
-                "max_weight of the settings needs a weigher; give one by the builder's max_weight"
-            ),
-            BuildError::OtherBound => write!(
-                f,
-                "the map was built with another bound, or none; build it with max_capacity or max_weight to change that"
-            ),
+            BuildError::NoWeigher => "max_weight of the settings needs a weigher; give one by the builder's max_weight",
+            BuildError::OtherBound => "the map was built with another bound, or none; build it with max_capacity or max_weight to change that",
             BuildError::TooFewBuckets { buckets } => {
-                write!(f, "{buckets} buckets are too few; use at least 2")
+                return write!(f, "{buckets} buckets are too few; use at least 2")
             }
-            BuildError::BadSamplingRate => {
-                write!(f, "the sampling rate must be between 0.0 and 1.0")
-            }
-            BuildError::TwoReceivers => write!(
-                f,
-                "both a handler and a channel were asked for; use one, or send from the handler"
-            ),
-            BuildError::ZeroChannel => write!(f, "the channel's length must be at least 1"),
+            BuildError::BadSamplingRate => "the sampling rate must be between 0.0 and 1.0",
+            BuildError::TwoReceivers => "both a handler and a channel were asked for; use one, or send from the handler",
+            BuildError::ZeroChannel => "the channel's length must be at least 1",
             BuildError::ChannelTooLong { length } => {
-                write!(f, "a channel of {length} is too long; use at most 2^31")
+                return write!(f, "a channel of {length} is too long; use at most 2^31")
             }
-            BuildError::ZeroBudget => write!(f, "the budget must be at least 1"),
-            BuildError::ZeroPauseGrace => write!(
-                f,
-                "with a pause grace of zero every delay would count as a stall; leave it out for none"
-            ),
-            BuildError::ManualClock => write!(
-                f,
-                "a reaper thread does not notice that a manual clock was advanced; use build_manual, and poll"
-            ),
-            BuildError::OutOfMemory => write!(f, "out of memory"),
-            BuildError::NoThread(why) => write!(f, "the operating system gave no thread: {why}"),
-        }
+            BuildError::ZeroBudget => "the budget must be at least 1",
+            BuildError::ZeroPauseGrace => "with a pause grace of zero every delay would count as a stall; leave it out for none",
+            BuildError::ManualClock => "a reaper thread does not notice that a manual clock was advanced; use build_manual, and poll",
+            BuildError::OutOfMemory => "out of memory",
+            BuildError::NoThread(why) => {
+                return write!(f, "the operating system gave no thread: {why}")
+            }
+        })
     }
 }
 
 impl std::error::Error for BuildError {}
 
-/// Makes an error of each variant of another type.
+/// Makes a store's error of what the engine and all stores refuse with: `Full`, `OutOfMemory`,
+/// `Closed`; and of a lifetime, or of a token's refusal, in a store that has these.
 macro_rules! converts {
-    ($from:ident => $into:ident { $($variant:ident => $made:ident),* }) => {
-        impl From<$from> for $into {
-            fn from(why: $from) -> Self {
+    ($error:ident) => {
+        impl From<$crate::core::engine::Refused> for $error {
+            fn from(why: $crate::core::engine::Refused) -> Self {
+                use $crate::core::engine::Refused;
                 match why {
-                    $($from::$variant => $into::$made),*
+                    Refused::Full => $error::Full,
+                    Refused::OutOfMemory => $error::OutOfMemory,
+                    Refused::Closed => $error::Closed,
                 }
+            }
+        }
+
+        #[cfg(feature = "async")]
+        impl From<$crate::Closed> for $error {
+            fn from(_: $crate::Closed) -> Self {
+                $error::Closed
+            }
+        }
+    };
+    ($error:ident, lifetimes, tokens) => {
+        $crate::error::converts!($error);
+
+        impl From<$crate::LifetimeError> for $error {
+            fn from(why: $crate::LifetimeError) -> Self {
+                $error::Lifetime(why)
+            }
+        }
+
+        impl<T> From<$crate::TokenError<T, $error>> for $error {
+            fn from(refused: $crate::TokenError<T, $error>) -> Self {
+                refused.error
             }
         }
     };

@@ -21,9 +21,9 @@
 //! To stop a server in order: [`guide::shutdown`]. To move from moka, `DelayQueue`,
 //! `tokio::time`, dashmap, Storm, ZooKeeper, Caffeine or Kafka: [`guide::migration`].
 //!
-//! # One example each
+//! # An example
 //!
-//! Keys and values that expire:
+//! Keys and values that expire. The page of each type begins with an example, too.
 //!
 //! ```
 //! use expiry::ExpiringMap;
@@ -33,73 +33,6 @@
 //! answers.insert("6 * 7", 42)?;
 //! assert_eq!(answers.get("6 * 7").as_deref(), Some(&42));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! Keys that a holder must renew:
-//!
-//! ```
-//! use expiry::ExpiryQueue;
-//! use std::time::Duration;
-//!
-//! let leases = ExpiryQueue::builder()
-//!     .expiry_listener(|worker: &u64| println!("worker {worker} has fallen silent"))
-//!     .build()?;
-//! leases.update(7, Duration::from_secs(10))?;
-//! assert!(leases.touch(&7, Duration::from_secs(10))?); // in time
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! Sessions with an owner and an orderly close:
-//!
-//! ```
-//! use expiry::SessionTracker;
-//! use std::time::Duration;
-//!
-//! let sessions = SessionTracker::builder().build()?;
-//! let session = sessions.create(Duration::from_secs(10), 7)?; // 7: a connection, say
-//! sessions.touch(session.id())?;
-//! sessions.set_closing(session.id())?; // from here on no touch, and no expiry
-//! assert_eq!(sessions.remove(session.id()).map(|gone| gone.owner), Some(7));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! Messages, and all work derived from them:
-//!
-//! ```
-//! use expiry::{AckTracker, Outcome, Tuple};
-//!
-//! let tracker = AckTracker::builder()
-//!     .on_outcome(|outcome: Outcome| println!("{outcome:?}")) // acked, failed, timed out, cancelled
-//!     .build()?;
-//! let mut message = Tuple::root(&tracker, 42)?;
-//! let part = message.emit();
-//! message.ack()?;
-//! part.ack()?; // the last one: the message is acked
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! Futures that may take too long (feature `async`):
-//!
-//! ```
-//! # #[cfg(feature = "async")]
-//! # mod with_async {
-//! use expiry::{timeouts::TimeoutError, Timeouts};
-//! use std::time::Duration;
-//!
-//! async fn answer(timeouts: &Timeouts) -> Result<u32, TimeoutError> {
-//!     timeouts.timeout(Duration::from_secs(30), async { 42 }).await
-//! }
-//! # }
-//! ```
-//!
-//! Timers of one owner:
-//!
-//! ```
-//! use expiry::wheel::{Geometry, TimerWheel};
-//!
-//! let mut wheel = TimerWheel::new(Geometry::TICKS, 0); // milliseconds, say
-//! wheel.schedule(30_000, "no reply");
-//! assert_eq!(wheel.pop(30_000).map(|fired| fired.value), Some("no reply"));
 //! ```
 //!
 //! # Listeners, channels, tasks

@@ -1,9 +1,6 @@
 //! The errors of a tracker's calls, and what to do about each.
 
-use crate::core::engine::Refused;
-#[cfg(feature = "async")]
-use crate::error::Closed;
-use crate::error::{converts, TokenError};
+use crate::error::converts;
 use crate::time::LifetimeError;
 use std::fmt;
 
@@ -64,23 +61,4 @@ impl fmt::Display for AckError {
 
 impl std::error::Error for AckError {}
 
-converts!(Refused => AckError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-
-impl From<LifetimeError> for AckError {
-    fn from(why: LifetimeError) -> Self {
-        AckError::Lifetime(why)
-    }
-}
-
-impl<T> From<TokenError<T>> for AckError {
-    fn from(refused: TokenError<T>) -> Self {
-        refused.error
-    }
-}
-
-#[cfg(feature = "async")]
-impl From<Closed> for AckError {
-    fn from(_: Closed) -> Self {
-        AckError::Closed
-    }
-}
+converts!(AckError, lifetimes, tokens);

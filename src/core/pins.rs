@@ -27,10 +27,7 @@ use std::sync::Arc;
 
 /// How often a thread advances the epoch where it asks whether a period is over: one ends after two
 /// or three advances, if no thread is pinned meanwhile.
-#[cfg(not(expiry_loom))]
-pub(super) const TURNS: usize = 8;
-#[cfg(expiry_loom)]
-pub(super) const TURNS: usize = 2;
+pub(super) const TURNS: usize = if cfg!(expiry_loom) { 2 } else { 8 };
 
 /// Where a thread's handle to the domain is kept.
 struct Seat(UnsafeCell<Option<LocalHandle>>);

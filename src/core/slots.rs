@@ -126,10 +126,7 @@ pub(crate) struct Slots<P: Payload> {
 const ORIGINS: usize = SEGMENTS + 9;
 
 /// How many chunks are near: a million slots.
-#[cfg(not(expiry_loom))]
-const NEAR: usize = 256;
-#[cfg(expiry_loom)]
-const NEAR: usize = 1;
+const NEAR: usize = if cfg!(expiry_loom) { 1 } else { 256 };
 
 /// The number of slots that 32-bit ids can name, less a margin for the arithmetic.
 const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64 - 1;

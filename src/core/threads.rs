@@ -32,24 +32,13 @@ static FIRST: Row = Row::new();
 /// The row after `row`; made if there is none yet. Rows are never freed: there are as many as
 /// the largest number of threads that ever ran at once needs, 1024 to a row.
 fn after(row: &'static Row) -> &'static Row {
+    // Acquire pairs with `publish`.
     let mut next = row.next.load(Ordering::Acquire);
     if next.is_null() {
-        let fresh = Box::into_raw(Box::new(Row::new()));
-        // Release: a thread that sees the pointer sees the row. Acquire is for the thread that
-        // loses.
-        match row.next.compare_exchange(
-            std::ptr::null_mut(),
-            fresh,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            Ok(_) => next = fresh,
-            Err(theirs) => {
-                // SAFETY: `fresh` came from `Box::into_raw` above and was not published.
-                drop(unsafe { Box::from_raw(fresh) });
-                next = theirs;
-            }
-        }
+        next = publish(&row.next, Box::into_raw(Box::new(Row::new())), |fresh| {
+            // SAFETY: made above and not published.
+            drop(unsafe { Box::from_raw(fresh) });
+        });
     }
     // SAFETY: a published row is never freed.
     unsafe { &*next }

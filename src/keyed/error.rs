@@ -1,9 +1,6 @@
 //! The errors of keyed stores, and what to do about each.
 
-use crate::core::engine::Refused;
-#[cfg(feature = "async")]
-use crate::error::Closed;
-use crate::error::{converts, gives_back, TokenError};
+use crate::error::{converts, gives_back};
 use crate::time::LifetimeError;
 use std::fmt;
 
@@ -70,26 +67,7 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-converts!(Refused => StoreError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
-
-impl From<LifetimeError> for StoreError {
-    fn from(why: LifetimeError) -> Self {
-        StoreError::Lifetime(why)
-    }
-}
-
-#[cfg(feature = "async")]
-impl From<Closed> for StoreError {
-    fn from(_: Closed) -> Self {
-        StoreError::Closed
-    }
-}
-
-impl<T> From<TokenError<T, StoreError>> for StoreError {
-    fn from(refused: TokenError<T, StoreError>) -> Self {
-        refused.error
-    }
-}
+converts!(StoreError, lifetimes, tokens);
 
 /// Why an insertion was refused; it gives the key and the value back.
 ///

@@ -7,6 +7,7 @@
 mod closing;
 mod error;
 mod expiry;
+mod given;
 mod idle;
 mod lifetimes;
 mod living;

@@ -1,17 +1,18 @@
 //! What handles and builders of stores have, whatever the types of their entries: a derived `Clone`
 //! or `Debug` would ask it of these types, too.
 
-/// `Clone`, `Debug` and `room` of a store's handle, which has these parts. The driver is the part
-/// after `by`; the engine is in there, or in its field. The attributes are further documentation of
-/// `room`.
+/// `Clone`, `Debug` and `room` of a store's handle, which has these parts. A hasher's type comes
+/// after a semicolon. The driver is the part after `by`; the engine is in there, or in its field.
+/// The attributes are further documentation of `room`.
 macro_rules! handle {
     (
-        $store:ident<$($of:ident),*> { $($part:ident),* } by $driver:ident $(. $field:ident)?,
+        $store:ident<$($of:ident),* $(; $hasher:ident)?> { $($part:ident),* }
+        by $driver:ident $(. $field:ident)?,
         $(#[$further:meta])* room
     ) => {
         #[cfg(feature = "async")]
         #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-        impl<$($of: 'static),*> $store<$($of),*> {
+        impl<$($of: 'static,)* $($hasher)?> $store<$($of,)* $($hasher)?> {
             /// Waits for room, where the
             #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]
             /// [`CapacityReady`](crate::CapacityReady), which has an example. What is due makes
@@ -22,14 +23,14 @@ macro_rules! handle {
             }
         }
 
-        impl<$($of: 'static),*> Clone for $store<$($of),*> {
-            /// Another handle to the same store: a reference count or two.
+        impl<$($of: 'static,)* $($hasher: Clone)?> Clone for $store<$($of,)* $($hasher)?> {
+            /// Another handle to the same store, for up to three reference counts.
             fn clone(&self) -> Self {
                 $store { $($part: self.$part.clone()),* }
             }
         }
 
-        impl<$($of: 'static),*> std::fmt::Debug for $store<$($of),*> {
+        impl<$($of: 'static,)* $($hasher)?> std::fmt::Debug for $store<$($of,)* $($hasher)?> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 let engine = &self.$driver$(.$field)?.engine;
                 f.debug_struct(stringify!($store))

@@ -31,8 +31,24 @@ pub(crate) fn parse(text: &str) -> Result<u64, ParseIdError> {
     digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()).ok_or(ParseIdError(()))
 }
 
-/// `Display`, `Debug` and `FromStr` of a newtype of an id.
+/// `Display`, `Debug` and `FromStr` of a newtype of an id; with `bits`, also the conversions from
+/// and to its bits.
 macro_rules! text_of_id {
+    ($id:ident, bits) => {
+        $crate::kit::id::text_of_id!($id);
+
+        impl From<u64> for $id {
+            fn from(bits: u64) -> Self {
+                $id(bits)
+            }
+        }
+
+        impl From<$id> for u64 {
+            fn from(id: $id) -> Self {
+                id.0
+            }
+        }
+    };
     ($id:ident) => {
         impl std::fmt::Display for $id {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

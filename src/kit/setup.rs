@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) const SHORTEST: Duration = Duration::from_micros(10);
 
 /// The engine's settings, as the stores' builders collect them.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Setup {
     pub(crate) interval: Option<Duration>,
     pub(crate) shards: Option<usize>,
@@ -23,7 +23,8 @@ pub(crate) struct Setup {
     pub(crate) weighs: bool,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) exact: bool,
-    pub(crate) budget: usize,
+    /// 4096 unless set.
+    pub(crate) budget: Option<usize>,
     /// What the store's reaper thread is called.
     pub(crate) name: Option<String>,
     /// The reaper that it shares with other stores.
@@ -32,25 +33,6 @@ pub(crate) struct Setup {
     pub(crate) pause_grace: Option<Duration>,
     /// See [`Config::asymmetric`].
     pub(crate) asymmetric: bool,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Setup {
-            interval: None,
-            shards: None,
-            capacity: None,
-            weighs: false,
-            clock: None,
-            exact: false,
-            budget: 4096,
-            name: None,
-            reaper: None,
-            seed: None,
-            pause_grace: None,
-            asymmetric: false,
-        }
-    }
 }
 
 impl Setup {
@@ -79,7 +61,7 @@ impl Setup {
             }
             _ => {}
         }
-        if self.budget == 0 {
+        if self.budget == Some(0) {
             return Err(BuildError::ZeroBudget);
         }
         if self.pause_grace.is_some_and(|threshold| threshold.is_zero()) {
@@ -109,8 +91,8 @@ impl Setup {
             return Err(BuildError::ManualClock);
         }
         let name = || self.name.as_deref().unwrap_or("expiry-reaper").replace('\0', " ");
-        let shared = || self.reaper.clone();
-        let settings = || ReaperSettings { shared: shared(), name: name(), budget: self.budget };
+        let budget = self.budget.unwrap_or(4096);
+        let settings = || ReaperSettings { shared: self.reaper.clone(), name: name(), budget };
         Ok(wanted.then(settings))
     }
 
@@ -188,7 +170,7 @@ macro_rules! setters {
             reaper(reaper: &$crate::Reaper) sets setup.reaper = Some(reaper.clone());
             /// How much the reaper does before it looks round again: expired
             #[doc = concat!($things, ", blocks, cascades.")]
-            reaper_budget(budget: usize) sets setup.budget = budget;
+            reaper_budget(budget: usize) sets setup.budget = Some(budget);
             /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of
             /// other types go through a hasher first, which has a seed of its own. Not for
             /// production: a caller that knows the seed can choose keys that collide.

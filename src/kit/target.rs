@@ -183,14 +183,10 @@ macro_rules! builds {
     };
 }
 
-/// The shutdowns of a store whose entries expire to a [`Target`]. What its handles share is in the
-/// field after `by`, with the engine in there, or in its field. A method `left` takes what
-/// shutdowns have ended. The attributes are further documentation of `shutdown`.
-macro_rules! shutdowns {
-    (
-        $things:literal, return $item:ty, by $shared:ident $(. $store:ident)?
-        $(, $(#[$further:meta])*)?
-    ) => {
+/// The drains of a store. What its handles share is in the field after `by`, with the engine in
+/// there, or in its field.
+macro_rules! drains {
+    ($things:literal, by $shared:ident $(. $store:ident)?) => {
         /// Refuses new
         #[doc = concat!($things, ", and waits until none is left, for at most `limit` of real time:")]
         /// they expire, or are removed. Returns whether none is left. Blocks; in a listener or a
@@ -214,6 +210,17 @@ macro_rules! shutdowns {
             let (shared, reaper) = (&*self.$shared, self.owner.reaper());
             $crate::kit::lifecycle::drain_soon(&shared$(.$store)?.engine, reaper, shared, limit)
         }
+    };
+}
+
+/// The drains and shutdowns of a store whose entries expire to a [`Target`]. A method `left` takes
+/// what shutdowns have ended. The attributes are further documentation of `shutdown`.
+macro_rules! shutdowns {
+    (
+        $things:literal, return $item:ty, by $shared:ident $(. $store:ident)?
+        $(, $(#[$further:meta])*)?
+    ) => {
+        $crate::kit::target::drains! { $things, by $shared $(. $store)? }
 
         /// Ends all
         #[doc = concat!($things, ", stops the reaper, and waits for it unless it is")]
@@ -264,4 +271,4 @@ macro_rules! shutdowns {
     };
 }
 
-pub(crate) use {builds, shutdowns};
+pub(crate) use {builds, drains, shutdowns};

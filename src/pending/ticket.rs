@@ -24,19 +24,7 @@ use rand::RngCore;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Ticket(u64);
 
-text_of_id!(Ticket);
-
-impl From<u64> for Ticket {
-    fn from(bits: u64) -> Self {
-        Ticket(bits)
-    }
-}
-
-impl From<Ticket> for u64 {
-    fn from(ticket: Ticket) -> Self {
-        ticket.0
-    }
-}
+text_of_id!(Ticket, bits);
 
 /// Which slot, and which of its occupants.
 ///

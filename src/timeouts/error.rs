@@ -1,6 +1,5 @@
 //! What can go wrong, and what to do about it.
 
-use crate::core::engine::Refused;
 use crate::error::{converts, Closed};
 use std::fmt;
 
@@ -54,7 +53,7 @@ impl fmt::Display for TimerError {
 
 impl std::error::Error for TimerError {}
 
-converts!(Refused => TimerError { Full => Full, OutOfMemory => OutOfMemory, Closed => Closed });
+converts!(TimerError);
 
 /// Why a future did not get to its end: its time is up, or its deadline could not be registered.
 ///
@@ -106,12 +105,6 @@ impl fmt::Display for TimeoutError {
 }
 
 impl std::error::Error for TimeoutError {}
-
-impl From<Closed> for TimerError {
-    fn from(_: Closed) -> Self {
-        TimerError::Closed
-    }
-}
 
 impl From<Closed> for TimeoutError {
     fn from(closed: Closed) -> Self {

@@ -1,7 +1,7 @@
 //! `ExpiringMap::compute`. What each decision does in each state is asserted by the histories of
 //! `oracle.rs`.
 
-use crate::support::{on_threads, MS, SECOND};
+use crate::support::{on_threads, MS};
 use expiry::expiring_map::{Compute, Computed, Current, Loaded};
 use expiry::{
     ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
@@ -20,24 +20,6 @@ fn map() -> Map {
 fn does(map: &Map, deed: Compute<u64>) -> (Option<u64>, Option<u64>) {
     let computed = map.compute(1, |_| deed).unwrap();
     (computed.was().copied(), computed.is().copied())
-}
-
-#[test]
-fn it_returns_what_was_and_what_is() {
-    let map = map();
-    let put = Compute::PutFor(2, SECOND.into());
-    let touch = Compute::Touch(Lifetime::Never);
-    assert_eq!(does(&map, Compute::Keep), (None, None));
-    assert_eq!(does(&map, touch), (None, None));
-    assert_eq!(does(&map, Compute::Remove), (None, None));
-    assert_eq!(does(&map, Compute::Put(1)), (None, Some(1)));
-    assert_eq!(does(&map, Compute::Keep), (Some(1), Some(1)));
-    assert_eq!(does(&map, put), (Some(1), Some(2)));
-    assert!(map.remaining(&1) < Some(2 * SECOND));
-    assert_eq!(does(&map, touch), (Some(2), Some(2)));
-    assert_eq!(map.remaining(&1), Some(Duration::MAX));
-    assert_eq!(does(&map, Compute::Remove), (Some(2), None));
-    assert!(map.is_empty());
 }
 
 /// The listener runs before the call returns, and may end the new value.

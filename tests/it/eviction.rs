@@ -178,17 +178,6 @@ fn an_insertion_looks_at_256_entries_at_most() {
 }
 
 #[test]
-fn what_is_due_goes_before_what_lives() {
-    let (map, clock, told) = bounded(2);
-    map.insert_for(1, 1, SECOND).unwrap();
-    map.insert_for(2, 2, 100 * SECOND).unwrap();
-    clock.advance(2 * SECOND);
-    map.insert(3, 3).unwrap();
-    assert_eq!(told.take(), [(1, RemovalCause::Expired)]);
-    assert_eq!(map.metrics().total.evicted, 0);
-}
-
-#[test]
 fn an_insertion_in_a_listener_hides_nothing_that_is_due() {
     let (clock, told) = (ManualClock::new(), Told::default());
     let map: Arc<OnceLock<ExpiringMap<u64, u64>>> = Arc::default();

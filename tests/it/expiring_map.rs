@@ -617,18 +617,6 @@ fn a_kept_time_to_idle_and_a_new_key() {
     assert_eq!(map.remaining(&1), Some(SECOND * 6), "and not beyond the time to live");
 }
 
-/// A deadline by the system's clock; one that has passed is refused.
-#[test]
-fn a_lifetime_may_be_an_instant() {
-    let map = ExpiringMap::<u64, u64>::builder().build().unwrap();
-    let at = Instant::now() + SECOND * 100;
-    map.insert_for(1, 1, at).unwrap();
-    let left = map.remaining(&1).unwrap();
-    assert!(left > SECOND * 90 && left <= SECOND * 101, "{left:?}");
-    let refused = map.insert_for(2, 2, Instant::now() - SECOND).unwrap_err();
-    assert_eq!(refused.error, StoreError::Lifetime(LifetimeError::Zero));
-}
-
 /// F7: what happens to an entry is counted at the shard that has its memory: here one of 16.
 #[test]
 fn what_happens_is_counted_at_the_shard_of_the_entry() {

@@ -562,24 +562,6 @@ fn f03_jumps_of_years_are_neither_early_nor_lost() {
     }
 }
 
-/// The contract of `Clock`: if it goes backwards, nothing expires early.
-#[test]
-fn f03_nothing_is_early_after_the_clock_went_backwards() {
-    let (tracker, clock, told) = manual();
-    pass(&tracker, &clock, 1000 * SECOND);
-    clock.set(0);
-    let root = tracker.issue(1, 0).unwrap();
-    settle(&tracker);
-    assert!(told.take().is_empty(), "a root has expired at the instant of its init");
-    assert_eq!(tracker.ack(root, 1), Ok(Ack::Completed));
-    told.only();
-    // Nothing is lost either.
-    tracker.issue(1, 0).unwrap();
-    clock.set((1001 * SECOND).as_nanos() as u64);
-    settle(&tracker);
-    assert!(told.only().is_timed_out());
-}
-
 /// F3: the default interval is a millisecond, and no more than the timeout.
 #[test]
 fn f03_the_interval_is_no_longer_than_the_timeout() {

@@ -1,7 +1,6 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::rig;
-use crate::support::{on_threads, wait_for, MS, SECOND};
+use crate::support::{wait_for, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -13,25 +12,6 @@ use std::time::Duration;
 
 fn map() -> ExpiringMap<u64, u64> {
     ExpiringMap::builder().build_manual().unwrap()
-}
-
-#[test]
-fn one_of_many_threads_loads() {
-    const THREADS: u64 = 8;
-    let (map, loads) = (map(), AtomicUsize::new(0));
-    for key in 0..100 {
-        let all = Barrier::new(THREADS as usize);
-        on_threads(THREADS, |value| {
-            all.wait();
-            let load = || {
-                thread::yield_now();
-                loads.fetch_add(1, Ordering::Relaxed);
-                value
-            };
-            *map.get_or_insert_with(&key, load).unwrap()
-        });
-    }
-    assert_eq!((loads.into_inner(), map.len()), (100, 100));
 }
 
 #[test]
@@ -114,18 +94,6 @@ fn a_thread_waits_for_another_load_as_long_as_it_likes() {
         }
     });
     assert_eq!(waiter(Duration::ZERO)().unwrap(), 3);
-}
-
-#[test]
-fn the_value_chooses_its_lifetime() {
-    let (map, clock) = rig::map(|map| map);
-    for seconds in [2, 5] {
-        let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
-        let load = || Ok::<_, ()>((seconds, lifetime));
-        assert_eq!(*map.try_get_or_insert_with(&seconds, load).unwrap(), seconds);
-    }
-    clock.advance(4 * SECOND);
-    assert_eq!((map.contains_key(&2), map.contains_key(&5)), (false, true));
 }
 
 #[test]
@@ -497,25 +465,6 @@ fn one_caller_reloads_an_old_value_and_the_others_do_not_wait() {
 }
 
 #[test]
-fn a_touch_makes_a_value_new_and_a_use_does_not() {
-    let (map, clock) = reloading();
-    let idle = Lifetimes::new().idle(100 * SECOND);
-    for (key, lifetime) in [(1, Lifetimes::new()), (2, idle)] {
-        let load = |value| *map.get_or_insert_with(&key, || value).unwrap();
-        for (touches, then) in [(true, 1), (false, 2)] {
-            map.insert_for(key, 1, lifetime).unwrap();
-            clock.advance(5 * SECOND);
-            assert!(if touches { map.touch(&key) } else { map.get(&key).is_some() });
-            clock.advance(2 * SECOND);
-            assert_eq!(load(2), then, "{key}");
-        }
-    }
-    map.insert_for(3, 1, expiry::Lifetime::Never).unwrap();
-    clock.advance(1000 * SECOND);
-    assert_eq!(*map.get_or_insert_with(&3, || 2).unwrap(), 1);
-}
-
-#[test]
 fn a_reload_that_fails_or_panics_leaves_the_old_value() {
     let (map, clock) = reloading();
     map.insert(1, 1).unwrap();
@@ -570,18 +519,6 @@ fn a_reload_of_a_value_that_expires_meanwhile_goes_in_and_ends_the_wait() {
         assert_eq!((*reloaded.unwrap(), map.get_cloned(&1)), (2, Some(2)));
         assert_eq!(waiter.unwrap().join().unwrap(), 2);
     });
-}
-
-#[test]
-fn a_value_whose_own_lifetime_is_short_is_due_at_once() {
-    let (map, clock) = reloading();
-    let load = |value, seconds| {
-        let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
-        *map.try_get_or_insert_with(&1, || Ok::<_, ()>((value, lifetime))).unwrap()
-    };
-    assert_eq!((load(1, 5), load(2, 5)), (1, 1));
-    clock.advance(SECOND);
-    assert_eq!((load(3, 4), load(4, 20), load(5, 20)), (3, 4, 4));
 }
 
 /// What a bulk load of these keys returns, in order, and what its loader was asked for. The loader

@@ -3,9 +3,7 @@
 
 use crate::rig;
 use crate::support::{each_once, on_threads, wait_for, Random, MS, SECOND};
-use expiry::{
-    BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause,
-};
+use expiry::{Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause};
 use expiry::{ManualClock, SessionTracker, StoreError, Updated, WhenFull};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -463,33 +461,6 @@ fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
     assert!(queue.poll().is_empty(), "a stall of seven seconds");
     clock.advance(SECOND);
     assert_eq!(queue.poll().len(), 1);
-}
-
-#[test]
-fn a_pause_grace_of_zero_is_refused() {
-    let built = builder(&ManualClock::new()).pause_grace(Duration::ZERO).build_manual();
-    assert_eq!(built.unwrap_err(), BuildError::ZeroPauseGrace);
-}
-
-/// After a jump of the clock by years an update, or a touch, has to end what is due before it can
-/// begin anything. A polling caller gets what has ended all the same.
-#[test]
-fn what_a_touch_has_ended_after_a_jump_is_polled() {
-    let (queue, clock) = rig::queue(|queue| queue.interval(Duration::from_micros(10)));
-    let months = Duration::from_secs(120 * 24 * 3600);
-    queue.update("a", SECOND).unwrap();
-    clock.advance(months);
-    assert_eq!(queue.touch(&"a", SECOND), Ok(false));
-    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
-    queue.update("b", SECOND).unwrap();
-    let expired: Vec<_> = queue.poll().iter().map(|key| (**key, key.expiry())).collect();
-    assert_eq!(expired, [("a", SECOND)]);
-    clock.advance(months);
-    queue.update("c", SECOND).unwrap();
-    let mut expired = Vec::new();
-    while queue.poll_into(&mut expired, 1).more {}
-    assert_eq!(expired.iter().map(|key| **key).collect::<Vec<_>>(), ["b"]);
-    assert_eq!(queue.len(), 1);
 }
 
 /// The channel has one place, and is full.

@@ -228,28 +228,6 @@ fn a_file_that_is_wrong_is_refused_and_says_why() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_the_builder() {
-    for (text, error) in [
-        ("timeout = \"0s\"", BuildError::ZeroTimeout),
-        ("timeout = \"1us\"", BuildError::TimeoutTooShort { timeout: MS / 1000 }),
-        ("interval = \"1us\"", BuildError::IntervalTooShort { interval: MS / 1000 }),
-        (
-            "interval = \"2m\"",
-            BuildError::IntervalAboveTimeout { interval: 120 * SECOND, timeout: 30 * SECOND },
-        ),
-        ("shards = 3", BuildError::BadShards { shards: 3 }),
-        ("capacity = 0", BuildError::ZeroCapacity),
-        ("reaper_budget = 0", BuildError::ZeroBudget),
-        ("latency_sampling = 1.5", BuildError::BadSamplingRate),
-        ("latency_sampling = nan", BuildError::BadSamplingRate),
-    ] {
-        let settings: AckTrackerSettings = read(text);
-        let refused = AckTracker::builder().settings(&settings).build_manual();
-        assert_eq!(refused.err(), Some(error), "{text}");
-    }
-}
-
-#[test]
 fn durations_and_enums_are_words() {
     let text = |timeout: Lifetime| serde_json::to_value(timeout).unwrap();
     assert_eq!(text(Lifetime::Never), "never");

@@ -123,29 +123,6 @@ fn what_is_further_off_than_a_lease_can_say() {
     assert_eq!(task.held(), 1);
 }
 
-/// No timeout is over early, though the clock is further ahead of the driver than a lease can say.
-#[test]
-fn the_first_limit_after_a_jump_of_years() {
-    const YEAR: Duration = Duration::from_secs(365 * 86_400);
-    let (timeouts, clock) = manual(|settings| settings);
-    let (task, other) = (Task::new(), Task::new());
-    let limit = || timeouts.timeout(30 * SECOND, never());
-    let (mut before, mut after) = (limit(), limit());
-    assert!(task.poll(&mut before).is_pending());
-    // More than a lease can express.
-    clock.advance(40 * YEAR);
-    assert!(other.poll(&mut after).is_pending());
-    drive(&timeouts);
-    // The lease has said less than the timeout: the other one is woken in vain.
-    assert_eq!((task.woken(), other.woken()), (1, 1));
-    assert!(other.poll(&mut after).is_pending());
-    pass(&timeouts, &clock, 29 * SECOND);
-    assert_eq!(other.woken(), 1);
-    pass(&timeouts, &clock, 2 * SECOND);
-    assert_eq!(other.woken(), 2);
-    assert_eq!(timeouts.metrics().registered, 3);
-}
-
 #[test]
 fn a_clone_that_panics_has_taken_no_room() {
     let (timeouts, clock) = manual(|settings| settings.capacity(1));
@@ -228,24 +205,6 @@ fn each_ends_once_whoever_comes_first() {
     // An entry that its owner found due as it changed the waker was not woken.
     assert!(metrics.fired + metrics.closed >= woken as u64);
     assert!(metrics.fired > 0 && metrics.cancelled > 0);
-}
-
-#[test]
-fn another_waker_after_a_jump_that_nobody_has_polled_since() {
-    let (timeouts, clock) = manual(|settings| settings.interval(Duration::from_micros(10)));
-    let (first, second) = (Task::new(), Task::new());
-    // More than a lease can express.
-    clock.advance(Duration::from_micros(10) * (1 << 20) * (1 << 20) + 50 * MS);
-    let mut limited = timeouts.timeout(30 * MS, never());
-    assert!(first.poll(&mut limited).is_pending());
-    assert!(second.poll(&mut limited).is_pending());
-    drive(&timeouts);
-    assert!(second.poll(&mut limited).is_pending(), "woken in vain");
-    let woken = second.woken();
-    pass(&timeouts, &clock, 31 * MS);
-    assert_eq!((first.woken(), second.woken()), (0, woken + 1));
-    let elapsed = Poll::Ready(Err(TimeoutError::Elapsed));
-    assert_eq!(first.poll(&mut limited), elapsed);
 }
 
 #[test]
@@ -356,22 +315,6 @@ impl Wake for InPlace {
             self.timeouts.shutdown();
         }
     }
-}
-
-#[test]
-fn who_finds_another_at_a_shard_is_to_come_back() {
-    let (timeouts, clock) = manual(|settings| settings.shards(1));
-    let timeouts = Arc::new(timeouts);
-    let (beside, (told, answers)) = (timeouts.clone(), mpsc::channel());
-    let polls_beside = waker(move || {
-        let poll = || beside.poll(1000).more;
-        told.send(std::thread::scope(|scope| scope.spawn(poll).join().unwrap())).unwrap();
-    });
-    let mut sleep = timeouts.sleep(5 * MS);
-    assert!(poll_with(&mut sleep, &polls_beside).is_pending());
-    clock.advance(6 * MS);
-    assert!(!timeouts.poll(1000).more, "alone");
-    assert_eq!(answers.try_iter().collect::<Vec<_>>(), [true]);
 }
 
 #[test]

@@ -141,17 +141,6 @@ fn a17_a_batch_is_no_loop_of_single_calls() {
     assert!((lookups as u64) < MANY / 4, "{lookups} look-ups for {MANY} roots");
 }
 
-/// With the default settings no caller can know in advance which roots' hashes collide.
-#[test]
-fn two_trackers_hash_in_two_ways() {
-    let [one, other] = [0; 2].map(|_| AckTracker::builder().build_manual().unwrap());
-    let hashes =
-        |tracker: &AckTracker| [1, 2, 3, 4].map(|root| tracker.trees.engine.keys.hash(root));
-    assert_ne!(hashes(&one), hashes(&other));
-    let [one, other] = [7, 7].map(|seed| AckTracker::builder().seed(seed).build_manual().unwrap());
-    assert_eq!(hashes(&one), hashes(&other), "with one seed they hash in one way");
-}
-
 /// F7: what is counted by the shard of a root's hash, and what by the shard of its slot.
 #[test]
 fn f07_what_happens_is_counted_at_its_own_shard() {

@@ -12,10 +12,7 @@ use crate::sync::Ordering;
 
 /// How often the driver tries to end a grace period before it comes back later: an epoch is left
 /// behind after two more.
-#[cfg(not(expiry_loom))]
-const TURNS: usize = 4;
-#[cfg(expiry_loom)]
-const TURNS: usize = 1;
+const TURNS: usize = if cfg!(expiry_loom) { 1 } else { 4 };
 
 impl Index {
     /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.

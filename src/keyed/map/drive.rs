@@ -2,10 +2,10 @@
 
 use super::ExpiringMap;
 use crate::keyed::StoreMetrics;
-use crate::kit::lifecycle::drain;
 #[cfg(feature = "async")]
-use crate::kit::lifecycle::{drain_soon, shut_soon};
+use crate::kit::lifecycle::shut_soon;
 use crate::kit::polled::Polled;
+use crate::kit::target::drains;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
@@ -57,65 +57,7 @@ where
         self.store.flush(limit)
     }
 
-    /// Waits for room, where the [capacity](crate::ExpiringMapBuilder::capacity) is bounded: see
-    /// [`CapacityReady`](crate::CapacityReady), which has an example. An entry that is due makes
-    /// room when the reaper, or a thread that polls, ends it.
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn room(&self) -> crate::CapacityReady<'_> {
-        crate::CapacityReady::new(self.store.engine.admission.door())
-    }
-
-    /// Refuses new entries, and waits until none is left, for at most `limit` of real time: they
-    /// expire, or are removed. Returns whether none is left. Blocks; in a listener or a handler it
-    /// does not wait. Polls meanwhile where there is no reaper. A [`shutdown`](Self::shutdown) ends
-    /// what is left.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let map = expiry::ExpiringMap::<u64, &str>::builder().build()?;
-    /// map.insert(1, "a request")?;
-    /// let worker = std::thread::spawn({
-    ///     let map = map.clone();
-    ///     move || map.remove(&1).is_some()
-    /// });
-    /// assert!(map.drain(Duration::from_secs(30)) && map.insert(2, "another").is_err());
-    /// map.shutdown();
-    /// assert!(worker.join().unwrap());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn drain(&self, limit: Duration) -> bool {
-        let store = &*self.store;
-        drain(&store.engine, self.owner.reaper(), store, limit)
-    }
-
-    /// Drains the map without blocking the thread; otherwise as [`drain`](Self::drain). Insertions
-    /// are refused when this returns. The reaper wakes the future every millisecond, which looks;
-    /// it checks the limit, too. Without a reaper each poll wakes the future, which polls. The map
-    /// goes on refusing if the future is dropped.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    /// # runtime.block_on(async {
-    /// let map = expiry::ExpiringMap::new(Duration::from_millis(20))?;
-    /// map.insert(1, "one")?;
-    /// let drained = map.drain_async(Duration::from_secs(30));
-    /// assert!(map.insert(2, "two").is_err()); // from here on
-    /// assert!(drained.await && map.is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-    pub fn drain_async(
-        &self,
-        limit: Duration,
-    ) -> impl std::future::Future<Output = bool> + Send + '_ {
-        let store = &*self.store;
-        drain_soon(&store.engine, self.owner.reaper(), store, limit)
-    }
+    drains! { "entries", by store }
 
     /// Ends all entries, calls the listener
     /// ([`RemovalCause::Closed`](crate::RemovalCause::Closed)), and stops the reaper. When this

@@ -27,10 +27,10 @@ use super::store::{Store, Wanted};
 use crate::core::engine::Pin;
 use crate::error::BuildError;
 use crate::hash::RandomState;
+use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
 use crate::sync::flights::Flights;
 use std::borrow::Borrow;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,17 +137,7 @@ pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     flights: Arc<Flights<K, V>>,
 }
 
-impl<K: 'static, V: 'static, S: Clone> Clone for ExpiringMap<K, V, S> {
-    /// Another handle to the same map. Three reference counts.
-    fn clone(&self) -> Self {
-        ExpiringMap {
-            store: self.store.clone(),
-            hasher: self.hasher.clone(),
-            owner: self.owner.clone(),
-            flights: self.flights.clone(),
-        }
-    }
-}
+handle!(ExpiringMap<K, V; S> { store, hasher, owner, flights } by store, room);
 
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap<K, V> {
     /// A map whose entries live for `time_to_live`, with a reaper and without a listener.
@@ -213,16 +203,6 @@ where
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
-    }
-}
-
-impl<K: 'static, V: 'static, S> fmt::Debug for ExpiringMap<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiringMap")
-            .field("len", &self.store.len())
-            .field("interval", &self.store.engine.deadlines.ticks().interval())
-            .field("reaper", &self.owner.reaper().is_some())
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,16 +1,19 @@
 //! Building a map: every setting, its default, and what is refused.
 
-use super::{Handler, PendingEntry, PendingMap, Shared};
+use super::{PendingEntry, PendingMap, Shared};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
 use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::handle::builder;
-use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
 use crate::kit::target::{builds, Target};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Called with each entry that has expired.
+type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
 
 /// Settings of a [`PendingMap`].
 ///
@@ -67,8 +70,7 @@ where
         target: Target<PendingEntry<K, T>, Handler<K, T>>,
         reaper: bool,
     ) -> Result<PendingMap<K, T>, BuildError> {
-        let store = Arc::new(Store::build(&self.setup, self.timeout, None)?);
-        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
+        let shared = Shared::new(Store::build(&self.setup, self.timeout, None)?, target);
         let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
         Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })

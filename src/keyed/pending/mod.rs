@@ -11,124 +11,58 @@ mod entry;
 pub use builder::PendingMapBuilder;
 pub use entry::{PendingEntry, PendingMapError};
 
+use super::given::{Gone, Item};
 use super::idle::Term;
-use super::removed::{EndedSlot, Removed};
-use super::store::{Entered, Hindered, Keyed, Named, Pair, RemovalCause, Store, Wanted};
+use super::removed::Removed;
+use super::store::{Entered, Hindered, RemovalCause, Store, Wanted};
 use super::{StoreError, StoreMetrics};
-use crate::core::engine::{DueBlock, Pin};
-use crate::core::occupancy;
 use crate::kit::handle::handle;
-use crate::kit::lifecycle::{shut, Leftovers, Owner, Reaping, Shut};
+use crate::kit::lifecycle::Owner;
 use crate::kit::polled::Polled;
-use crate::kit::target::{shutdowns, Target};
+use crate::kit::target::shutdowns;
 use crate::sync::cell::Given;
-use crate::time::{Lifetime, LifetimeError};
+use crate::time::{Lifetime, LifetimeError, NEVER};
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 type Hasher = crate::hash::RandomState;
 type Inner<K, T> = Store<K, Given<T>>;
-type Ended<'a, K, T> = EndedSlot<&'a Inner<K, T>, K, Given<T>>;
-/// Called with each entry that has expired.
-type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
+type Shared<K, T> = super::given::Shared<K, Given<T>, PendingEntry<K, T>>;
 
 /// Takes the value of an entry that the caller has ended.
-fn take<K, T>(ended: &Ended<'_, K, T>) -> T {
+fn take<K, T>(gone: &Gone<'_, K, Given<T>>) -> T {
     // SAFETY: an entry ends once, and each of this module's ends comes here once, on the thread
     // that made it. No other thread touches values.
-    unsafe { ended.value().take() }
+    unsafe { gone.value().take() }
 }
 
-/// What the handles share.
-struct Shared<K: 'static, T: 'static> {
-    /// Entries that are still in a caller's hands keep the store, but not the target that they may
-    /// lie in.
-    store: Arc<Inner<K, T>>,
-    target: Target<PendingEntry<K, T>, Handler<K, T>>,
-    kept: Leftovers<PendingEntry<K, T>>,
-}
+impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
+    type Listener = dyn Fn(&K, T) + Send + Sync;
+    type Rest = T;
 
-impl<K: 'static, T: 'static> Shared<K, T> {
-    fn entry(&self, ended: Ended<'_, K, T>, cause: RemovalCause) -> PendingEntry<K, T> {
-        let value = take(&ended);
-        PendingEntry::in_map(Removed::kept(ended, &self.store, cause), value)
+    const HAS_VALUE: bool = true;
+
+    fn of(
+        store: &Arc<Inner<K, T>>,
+        gone: Gone<'_, K, Given<T>>,
+        cause: RemovalCause,
+        _: u64,
+    ) -> Self {
+        let value = take(&gone);
+        PendingEntry::in_map(Removed::kept(gone, store, cause), value)
     }
 
-    fn expired(
-        &self,
-        dead: occupancy::Ended<'_, Pair<K, Given<T>>>,
-        named: Named,
-    ) -> PendingEntry<K, T> {
-        let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
-        self.entry(ended, RemovalCause::Expired)
-    }
-}
-
-impl<K: 'static, T: 'static> Keyed<K, Given<T>> for Shared<K, T> {
-    fn store(&self) -> &Inner<K, T> {
-        &self.store
-    }
-
-    fn report(&self, dead: occupancy::Ended<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
-        match &self.target {
-            Target::Poll(stack) => stack.push(self.expired(dead, named)),
-            Target::Channel(sender) => {
-                self.store.send(sender, self.expired(dead, named));
-            }
-            Target::Unheard | Target::Listener(_) => {
-                let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
-                let value = take(&ended);
-                self.store.guard(|| match &self.target {
-                    Target::Listener(listener) => listener(ended.key(), value),
-                    _ => drop(value),
-                });
-            }
+    fn tell(gone: &Gone<'_, K, Given<T>>, listener: Option<&Self::Listener>) {
+        let value = take(gone);
+        if let Some(listener) = listener {
+            listener(gone.key(), value);
         }
     }
 
-    fn close_all(&self) {
-        let left = |ended, _| self.entry(ended, RemovalCause::Closed);
-        self.store.close_to(&self.target, &self.kept, left, |ended| take(&ended));
-    }
-}
-
-impl<K: 'static, T: 'static> Shut for Shared<K, T> {
-    fn shut(&self, reaper: Option<&Reaping>) {
-        self.target.close();
-        shut(&self.store.engine, reaper, self);
-    }
-}
-
-/// A driver's round that gives the entries it finds to `into`, which keeps them: it is called under
-/// a pin.
-struct Poll<'a, K: 'static, T: 'static, F> {
-    shared: &'a Shared<K, T>,
-    into: F,
-}
-
-impl<K: 'static, T: 'static, F: Fn(PendingEntry<K, T>)> Keyed<K, Given<T>> for Poll<'_, K, T, F> {
-    fn store(&self) -> &Inner<K, T> {
-        &self.shared.store
-    }
-
-    fn reports_to_user(&self) -> bool {
-        false
-    }
-
-    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, Given<T>>>) {
-        let gone = |ended, _| (self.into)(self.shared.entry(ended, RemovalCause::Expired));
-        self.shared.store.end_due(pin, due, gone);
-    }
-
-    fn report(&self, dead: occupancy::Ended<'_, Pair<K, Given<T>>>, named: Named, _: u64) {
-        (self.into)(self.shared.expired(dead, named));
-    }
-
-    fn close_all(&self) {
-        self.shared.close_all();
+    fn rest(gone: Gone<'_, K, Given<T>>) -> T {
+        take(&gone)
     }
 }
 
@@ -281,7 +215,7 @@ where
                     let Some(closed) = closed else {
                         return Ok(old);
                     };
-                    let entry = self.shared.entry(closed, RemovalCause::Closed);
+                    let entry = self.shared.item(closed, RemovalCause::Closed, NEVER);
                     let error = StoreError::Closed;
                     return Err(PendingMapError { entry, error, replaced: old });
                 }
@@ -357,7 +291,7 @@ where
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
             if let Some(ended) = store.end_anyway(pin, *found, RemovalCause::Removed) {
-                all.push(self.shared.entry(ended, RemovalCause::Removed));
+                all.push(self.shared.item(ended, RemovalCause::Removed, NEVER));
             }
         });
         store.engine.admission.wake_owed();
@@ -380,9 +314,7 @@ where
     /// What it has been doing. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
-        let mut metrics = self.store().metrics();
-        (metrics.spilled, metrics.undelivered) = self.shared.target.astray();
-        metrics
+        self.shared.metrics()
     }
 
     /// Returns all that has expired, in no order. Where there is a listener or a channel, that gets
@@ -398,14 +330,7 @@ where
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;
     /// otherwise as [`poll`](Self::poll).
     pub fn poll_into(&self, into: &mut Vec<PendingEntry<K, T>>, budget: usize) -> Polled {
-        let (before, shared) = (into.len(), &*self.shared);
-        let Some(waiting) = shared.target.lapsed() else {
-            return shared.store.engine.poll_shared(budget, shared, || false);
-        };
-        into.extend(waiting);
-        let into = RefCell::new(into);
-        let poll = Poll { shared, into: |entry| into.borrow_mut().push(entry) };
-        shared.store.engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+        self.shared.poll_into(into, budget)
     }
 
     shutdowns! { "values", return PendingEntry<K, T>, by shared.store }

@@ -1,12 +1,11 @@
 //! Settings of a queue.
 
-use super::shared::Shared;
-use super::{Expired, ExpiryQueue};
+use super::{Expired, ExpiryQueue, Shared};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
 use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::handle::builder;
-use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
 use crate::kit::target::{builds, ExpiryListener, Target};
 use std::hash::Hash;
@@ -124,8 +123,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         target: Target<Expired<K>, ExpiryListener<K>>,
         reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        let store = Arc::new(Store::build(&self.setup, None, None)?);
-        let shared = Arc::new(Shared { store, target, kept: Leftovers::new() });
+        let shared = Shared::new(Store::build(&self.setup, None, None)?, target);
         let reaper = self.setup.reaper(reaper)?;
         let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
         Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner })

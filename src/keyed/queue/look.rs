@@ -98,9 +98,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// What it has been doing. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
-        let mut metrics = self.store().metrics();
-        (metrics.spilled, metrics.undelivered) = self.shared.target.astray();
-        metrics
+        self.shared.metrics()
     }
 
     /// Number of keys now, with those whose time is up but which no driver has ended yet.

@@ -4,8 +4,6 @@ mod builder;
 mod look;
 mod poll;
 mod results;
-mod shared;
-mod shutdown;
 #[cfg(all(test, not(expiry_loom)))]
 #[path = "../../../tests/unit/keyed_queue.rs"]
 mod tests;
@@ -14,11 +12,13 @@ mod update;
 pub use builder::ExpiryQueueBuilder;
 pub use results::{Expired, Handle, Updated};
 
-use self::shared::Shared;
-use super::store::{Store, Wanted};
+use super::given::{Gone, Item};
+use super::removed::Removed;
+use super::store::{RemovalCause, Store, Wanted};
 use crate::core::lease::Lease;
 use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
+use crate::kit::target::{shutdowns, ExpiryListener};
 use std::borrow::Borrow;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -26,6 +26,38 @@ use std::time::Duration;
 
 type Hasher = crate::hash::RandomState;
 type Inner<K> = Store<K, ()>;
+type Shared<K> = super::given::Shared<K, (), Expired<K>>;
+
+/// How long after the queue was built a tick begins.
+fn since_start<K: 'static>(store: &Inner<K>, tick: u64) -> Duration {
+    let interval = store.engine.deadlines.ticks().interval_nanos();
+    Duration::from_nanos(tick.saturating_mul(interval))
+}
+
+impl<K: 'static> Item<K, ()> for Expired<K> {
+    type Listener = ExpiryListener<K>;
+    type Rest = ();
+
+    const HAS_VALUE: bool = false;
+
+    fn of(
+        store: &Arc<Inner<K>>,
+        gone: Gone<'_, K, ()>,
+        cause: RemovalCause,
+        deadline: u64,
+    ) -> Self {
+        let expiry = since_start(store, deadline);
+        Expired { ended: Removed::kept(gone, store, cause), expiry }
+    }
+
+    fn tell(gone: &Gone<'_, K, ()>, listener: Option<&Self::Listener>) {
+        if let Some(listener) = listener {
+            listener(gone.key());
+        }
+    }
+
+    fn rest(_: Gone<'_, K, ()>) {}
+}
 
 /// Keys that must be touched to live, after ZooKeeper's `ExpiryQueue`: sessions, leases,
 /// heartbeats.
@@ -108,6 +140,18 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
-        self.shared.expiry(lease)
+        since_start(self.store(), self.store().engine.deadlines.of(lease))
+    }
+
+    shutdowns! {
+        "keys", return Expired<K>, by shared.store,
+        /// They are sorted by their [expiry](Expired::expiry).
+    }
+
+    /// What shutdowns have ended, and what has expired and was not polled.
+    fn left(&self) -> Vec<Expired<K>> {
+        let mut left = self.shared.target.left(&self.shared.kept);
+        left.sort_unstable_by_key(Expired::expiry);
+        left
     }
 }

@@ -1,9 +1,7 @@
 //! Polling, and how long until there is something to poll.
 
-use super::shared::Poll;
 use super::{Expired, ExpiryQueue};
 use crate::kit::polled::Polled;
-use std::cell::RefCell;
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -24,7 +22,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let mut expired = Vec::new();
-        while self.gather(&mut expired, usize::MAX).more {}
+        while self.shared.poll_into(&mut expired, usize::MAX).more {}
         expired.sort_unstable_by_key(Expired::expiry);
         expired
     }
@@ -35,21 +33,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// cover.
     pub fn poll_into(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {
         let before = into.len();
-        let polled = self.gather(into, budget);
+        let polled = self.shared.poll_into(into, budget);
         into[before..].sort_unstable_by_key(Expired::expiry);
         polled
-    }
-
-    fn gather(&self, into: &mut Vec<Expired<K>>, budget: usize) -> Polled {
-        let (before, shared) = (into.len(), &*self.shared);
-        let engine = &shared.store.engine;
-        let Some(lapsed) = shared.target.lapsed() else {
-            return engine.poll_shared(budget, shared, || false);
-        };
-        into.extend(lapsed);
-        let into = RefCell::new(into);
-        let poll = Poll { shared, into: |key| into.borrow_mut().push(key) };
-        engine.poll_shared(budget, &poll, || into.borrow().len() > before)
     }
 
     /// How long until a key is due: zero if one is, `None` if none will be. Wait-free, O(shards).

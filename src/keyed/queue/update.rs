@@ -1,6 +1,6 @@
 //! Writing: keys come, are renewed, and are removed.
 
-use super::{ExpiryQueue, Handle, Updated};
+use super::{since_start, ExpiryQueue, Handle, Updated};
 use crate::keyed::idle::Term;
 use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched};
 use crate::keyed::StoreError;
@@ -26,7 +26,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             let attempt = match store.find(&pin, offer.wanted()) {
                 Some(found) => match store.renew(&found, &mut lost, timeout, false) {
                     Ok(Some(Touched::Renewed(deadline))) => {
-                        return Ok(Updated::Renewed { expiry: self.shared.since_start(deadline) })
+                        return Ok(Updated::Renewed { expiry: since_start(store, deadline) })
                     }
                     Ok(Some(_)) => return Ok(Updated::Unchanged),
                     Ok(None) => Err(Hindered::Overtaken),
@@ -45,7 +45,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
             match attempt {
                 Ok((_, Some(_), _)) => return Err(StoreError::Closed),
                 Ok((place, None, deadline)) => {
-                    let expiry = self.shared.since_start(deadline);
+                    let expiry = since_start(store, deadline);
                     return Ok(Updated::Inserted { expiry, handle: Handle(place) });
                 }
                 Err(hindered) => offer.again(hindered, &*self.shared)?,

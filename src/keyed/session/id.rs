@@ -52,19 +52,7 @@ impl SessionId {
     }
 }
 
-text_of_id!(SessionId);
-
-impl From<u64> for SessionId {
-    fn from(id: u64) -> Self {
-        SessionId(id)
-    }
-}
-
-impl From<SessionId> for u64 {
-    fn from(id: SessionId) -> Self {
-        id.0
-    }
-}
+text_of_id!(SessionId, bits);
 
 /// Issues ids: one read-modify-write each.
 pub(super) struct Issuer {

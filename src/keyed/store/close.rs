@@ -9,10 +9,8 @@ use crate::kit::target::Target;
 use std::time::Duration;
 
 /// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
-#[cfg(not(expiry_loom))]
-const PARTING: Duration = Duration::from_millis(10);
-#[cfg(expiry_loom)]
-const PARTING: Duration = Duration::ZERO;
+const PARTING: Duration =
+    if cfg!(expiry_loom) { Duration::ZERO } else { Duration::from_millis(10) };
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and reports it. Returns whether the store is closed: see

@@ -130,10 +130,7 @@ const TURNS: u32 = 3;
 
 /// How often a caller that finds nothing to evict tries again: all places are then held by
 /// insertions, and removals, that other threads are in the middle of.
-#[cfg(not(expiry_loom))]
-const FRUITLESS: u32 = 64;
-#[cfg(expiry_loom)]
-const FRUITLESS: u32 = 1;
+const FRUITLESS: u32 = if cfg!(expiry_loom) { 1 } else { 64 };
 
 /// See the module's head.
 pub(in crate::keyed) struct Eviction {

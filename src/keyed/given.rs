@@ -1,0 +1,158 @@
+//! Where entries go that a queue, or a map of pending values, has ended: to a listener, a channel,
+//! a poll, or the caller of a shutdown.
+
+use super::removed::EndedSlot;
+use super::store::{Keyed, Named, Pair, RemovalCause, Store};
+use super::StoreMetrics;
+use crate::core::engine::{DueBlock, Pin};
+use crate::core::lease::Lease;
+use crate::core::occupancy::Ended;
+use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
+use crate::kit::polled::Polled;
+use crate::kit::target::Target;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// An entry that the caller has ended.
+pub(super) type Gone<'a, K, V> = EndedSlot<&'a Store<K, V>, K, V>;
+
+/// What a poll, a channel and a shutdown give of an entry that has ended.
+pub(super) trait Item<K: 'static, V: 'static>: Sized {
+    /// Is called with each entry that expires.
+    type Listener: ?Sized;
+    /// What a shutdown drops of an entry that no caller wants, at no shard.
+    type Rest;
+
+    /// Whether an entry that no thread hears of has a value, which the ending thread drops.
+    const HAS_VALUE: bool;
+
+    /// Makes it of an ended entry, which was due at the tick `deadline`.
+    fn of(
+        store: &Arc<Store<K, V>>,
+        gone: Gone<'_, K, V>,
+        cause: RemovalCause,
+        deadline: u64,
+    ) -> Self;
+
+    /// Calls the listener with an expired entry, or drops its value if there is none. The caller
+    /// catches a panic.
+    fn tell(gone: &Gone<'_, K, V>, listener: Option<&Self::Listener>);
+
+    fn rest(gone: Gone<'_, K, V>) -> Self::Rest;
+}
+
+/// What the handles share with the reaper.
+pub(super) struct Shared<K: 'static, V: 'static, E: Item<K, V>> {
+    /// Items that are still there keep the store, but not the target that they may lie in.
+    pub(super) store: Arc<Store<K, V>>,
+    /// Where expired entries go, unless a poll has found them.
+    pub(super) target: Target<E, E::Listener>,
+    /// What a shutdown has ended and has yet to return.
+    pub(super) kept: Leftovers<E>,
+}
+
+impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
+    pub(super) fn new(store: Store<K, V>, target: Target<E, E::Listener>) -> Arc<Self> {
+        Arc::new(Shared { store: Arc::new(store), target, kept: Leftovers::new() })
+    }
+
+    pub(super) fn item(&self, gone: Gone<'_, K, V>, cause: RemovalCause, deadline: u64) -> E {
+        E::of(&self.store, gone, cause, deadline)
+    }
+
+    /// The entry that has expired in this slot, which the caller has ended.
+    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) -> E {
+        let cause = RemovalCause::Expired;
+        self.item(self.store.ended_by_driver(dead, named, cause), cause, deadline)
+    }
+
+    /// Ends what is due, and appends it to `into` unless there is a listener or a channel.
+    pub(super) fn poll_into(&self, into: &mut Vec<E>, budget: usize) -> Polled {
+        let (before, engine) = (into.len(), &self.store.engine);
+        let Some(lapsed) = self.target.lapsed() else {
+            return engine.poll_shared(budget, self, || false);
+        };
+        into.extend(lapsed);
+        let into = RefCell::new(into);
+        let poll = Poll { shared: self, into: |item| into.borrow_mut().push(item) };
+        engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+    }
+
+    pub(super) fn metrics(&self) -> StoreMetrics {
+        let (spilled, undelivered) = self.target.astray();
+        StoreMetrics { spilled, undelivered, ..self.store.metrics() }
+    }
+}
+
+impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
+    fn store(&self) -> &Store<K, V> {
+        &self.store
+    }
+
+    fn reports_to_user(&self) -> bool {
+        E::HAS_VALUE || !matches!(self.target, Target::Unheard)
+    }
+
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        self.store.end_unheard(pin, due);
+    }
+
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) {
+        let listener = match &self.target {
+            Target::Poll(stack) => return stack.push(self.expired(dead, named, deadline)),
+            Target::Channel(sender) => {
+                return self.store.send(sender, self.expired(dead, named, deadline));
+            }
+            Target::Unheard if !E::HAS_VALUE => return self.store.expired_unheard(dead, named),
+            Target::Unheard => None,
+            Target::Listener(listener) => Some(&**listener),
+        };
+        let gone = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
+        self.store.guard(|| E::tell(&gone, listener));
+    }
+
+    fn close_all(&self) {
+        let left = |gone, lease: Lease| {
+            self.item(gone, RemovalCause::Closed, self.store.engine.deadlines.of(lease))
+        };
+        self.store.close_to(&self.target, &self.kept, left, E::rest);
+    }
+}
+
+impl<K: 'static, V: 'static, E: Item<K, V>> Shut for Shared<K, V, E> {
+    fn shut(&self, reaper: Option<&Reaping>) {
+        self.target.close();
+        shut(&self.store.engine, reaper, self);
+    }
+}
+
+/// A driver's round that gives the items it finds to `into`, which keeps them: it is called under a
+/// pin.
+struct Poll<'a, K: 'static, V: 'static, E: Item<K, V>, F> {
+    shared: &'a Shared<K, V, E>,
+    into: F,
+}
+
+impl<K: 'static, V: 'static, E: Item<K, V>, F: Fn(E)> Keyed<K, V> for Poll<'_, K, V, E, F> {
+    fn store(&self) -> &Store<K, V> {
+        &self.shared.store
+    }
+
+    fn reports_to_user(&self) -> bool {
+        false
+    }
+
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        let cause = RemovalCause::Expired;
+        let gone = |gone, deadline| (self.into)(self.shared.item(gone, cause, deadline));
+        self.shared.store.end_due(pin, due, gone);
+    }
+
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) {
+        (self.into)(self.shared.expired(dead, named, deadline));
+    }
+
+    fn close_all(&self) {
+        self.shared.close_all();
+    }
+}
