@@ -23,7 +23,8 @@ fn following_next_expiration_wakes_once_per_due_and_once_per_removal() {
             let mut wheel = Wheel::new(geometry, origin);
             // When each id is due, from the origin on.
             let mut dues: Vec<_> = (0..60).map(|_| Some(wait(&mut random, unit))).collect();
-            let distinct = |dues: &[Option<u64>]| dues.iter().flatten().collect::<BTreeSet<_>>().len();
+            let distinct =
+                |dues: &[Option<u64>]| dues.iter().flatten().collect::<BTreeSet<_>>().len();
             for (id, due) in (0..).zip(dues.iter().flatten()) {
                 wheel.schedule(id, origin.wrapping_add(*due));
             }
