@@ -3,7 +3,7 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
+use crate::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Lifetime, LifetimeError, PendingTable, Polled, StoreError, Ticket};
@@ -217,7 +217,7 @@ impl Run {
         } else if nanos > Span::Intervals(LONGEST).duration(self.interval).as_nanos() {
             Err(LifetimeError::TooLong)
         } else {
-            let due = (self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos());
+            let due = tick_of(self.time.now + nanos, self.interval.as_nanos());
             Ok(Some(due as u64))
         };
         (lifetime, due)

@@ -1,7 +1,7 @@
 //! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
 //! the wait time after each step, and the contents.
 
-use crate::shared::{interval, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
+use crate::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Expired, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
@@ -237,7 +237,7 @@ impl<K: Key> Run<K> {
         if nanos > longest {
             return Err(LifetimeError::TooLong);
         }
-        Ok((self.time.now + nanos).min(LAST).div_ceil(self.interval.as_nanos()) as u64)
+        Ok(tick_of(self.time.now + nanos, self.interval.as_nanos()) as u64)
     }
 
     /// Whether a deadline is too late for a lease in a queue that has caught up so far.

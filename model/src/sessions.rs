@@ -1,6 +1,8 @@
 //! `SessionTracker`: every result, and all that there is.
 
-use crate::shared::{interval, nanos, same, set, shards, Span, Time, EXPRESSED, LAST, LONGEST};
+use crate::shared::{
+    interval, nanos, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST,
+};
 use crate::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker};
@@ -194,7 +196,7 @@ impl Model {
     fn due(&mut self, timeout: Duration) -> u128 {
         let interval = self.interval.as_nanos();
         let due = self.time.now + self.granted(timeout).as_nanos();
-        let tick = due.min(LAST).div_ceil(interval);
+        let tick = tick_of(due, interval);
         if tick - self.caught_up / interval >= u128::from(EXPRESSED) {
             self.expire();
         }
@@ -364,15 +366,10 @@ impl Run {
     fn create(&mut self, timeout: Duration, owner: u64, global: bool) -> Found {
         let created = self.sessions.create(timeout, new(owner, global)).map_err(StoreError::from);
         let model = &mut self.model;
-        // If an id is in use, and found to be so, the next one is taken; without room for another
-        // nothing is looked up in vain.
+        // An id in use is passed over, also where its session's time is up.
         let stay = loop {
             let id = SessionId(model.next);
             model.next += 1;
-            if model.live.contains_key(&id) {
-                // What is due by a jump of years goes first.
-                model.due(timeout);
-            }
             if !model.live.contains_key(&id) {
                 model.room_was_made(&self.sessions);
                 break model.add(id, timeout, owner, global).map(|stay| (id, stay));

@@ -20,6 +20,9 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// their distance from a tick that is known to be at most this far away.
 const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 
+/// Of the 40 bits: the tick that a lease cannot express.
+const LAST: u64 = (1 << 40) - 1;
+
 /// Conversion between a clock's nanoseconds and an engine's ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
@@ -72,12 +75,14 @@ impl Ticks {
     }
 
     /// The first tick, of those that are a multiple of the [grain](Self::grain), that begins at or
-    /// after `now + after`: a deadline set to it is never early, and late by less than the grain.
+    /// after `now + after`: a deadline set to it is never early, and late by less than the grain. One
+    /// tick of 2^40 counts as the next: a lease means by it that there is no deadline.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
         let grain = self.grain(after);
-        due.div_ceil(grain * self.interval) * grain
+        let tick = due.div_ceil(grain * self.interval) * grain;
+        tick.saturating_add(u64::from(tick & LAST == LAST))
     }
 
     /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the

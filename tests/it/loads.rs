@@ -1,7 +1,7 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
 use crate::support::{wait_for, MS, SECOND};
-use expiry::expiring_map::{Compute, Entry, Loaded, OccupiedEntry};
+use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -373,12 +373,14 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
 
 #[test]
 fn a_load_reserves_room_before_its_value_is_there() {
-    let guard_of = |map: &'static ExpiringMap<u64, u32>, key| match map.get_or_guard(&key) {
-        Ok(Loaded::Absent(guard)) => guard,
-        _ => panic!("it has no value"),
-    };
+    fn guard_of(map: &ExpiringMap<u64, u32>, key: u64) -> LoadGuard<'_, u64, u32, RandomState> {
+        match map.get_or_guard(&key) {
+            Ok(Loaded::Absent(guard)) => guard,
+            _ => panic!("it has no value"),
+        }
+    }
     let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u32| *value);
-    let map: &_ = Box::leak(Box::new(builder().build_manual().unwrap()));
+    let map = &builder().build_manual().unwrap();
     (0..9).for_each(|key| drop(map.insert(key, 10).unwrap()));
     let mut guard = guard_of(map, 9);
     guard.reserve(60).unwrap();
@@ -402,7 +404,7 @@ fn a_load_reserves_room_before_its_value_is_there() {
     assert!(matches!(failed.insert(101), Err(refused) if refused.error == StoreError::TooHeavy));
     assert_eq!(map.weight(), Some(50), "neither is in, and nothing is kept");
 
-    let full: &_ = Box::leak(Box::new(ExpiringMap::builder().capacity(1).build_manual().unwrap()));
+    let full = &ExpiringMap::builder().capacity(1).build_manual().unwrap();
     let (mut one, mut two) = (guard_of(full, 1), guard_of(full, 2));
     assert_eq!((one.reserve(7), two.reserve(7)), (Ok(()), Err(StoreError::Full)));
     drop(one);

@@ -349,32 +349,30 @@ fn hooks_are_told() {
 /// when the call does.
 #[test]
 fn a_spout_that_blocks_is_named_and_left_behind() {
-    struct Blocks(std::sync::mpsc::Receiver<()>, Log<Told>);
+    struct Blocks(Arc<AtomicUsize>, std::sync::mpsc::Receiver<()>, Log<Told>);
     impl Spout<u64> for Blocks {
         fn next(&mut self, _: &mut SpoutCollector<'_, u64>) -> Next {
-            let _ = self.0.recv();
+            self.0.fetch_add(1, Relaxed);
+            let _ = self.1.recv();
             Next::Done
         }
         fn close(&mut self) {
-            self.1.note(Told::Close);
+            self.2.note(Told::Close);
         }
     }
     let told = Log::new();
     let (release, blocked) = std::sync::mpsc::channel();
     let blocked = std::sync::Mutex::new(Some(blocked));
     let builder = TopologyBuilder::new();
-    let into = told.clone();
-    let blocks = builder
-        .spout("blocks", move |_| Blocks(blocked.lock().unwrap().take().unwrap(), into.clone()));
+    let (called, into) = (Arc::<AtomicUsize>::default(), told.clone());
+    let counts = called.clone();
+    let blocks = builder.spout("blocks", move |_| {
+        Blocks(counts.clone(), blocked.lock().unwrap().take().unwrap(), into.clone())
+    });
     builder.bolt("sink", |_| each(|tuple, out| out.ack(tuple))).shuffle(&blocks);
     let topology = builder.start().unwrap();
-    // This loops until the spout is in its call.
-    let stuck = loop {
-        let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
-        if !stuck.components.is_empty() {
-            break stuck;
-        }
-    };
+    wait_for("the spout is in its call", || called.load(Relaxed) == 1);
+    let stuck = topology.wait(Duration::from_millis(1)).unwrap_err();
     assert_eq!(stuck.components[0].metrics.name, "blocks");
     assert!(stuck.to_string().contains("blocks"));
     assert_eq!(topology.drain(Duration::ZERO).unwrap_err().components[0].metrics.name, "blocks");
