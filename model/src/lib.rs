@@ -7,8 +7,8 @@
 //! its driver in `wheel/tests/unit/timers`, because that looks inside.
 //!
 //! Where calls overlap, [`linear`] asks whether any order explains their answers. The scenario
-//! `stress histories` and the generated programs of `loom-tests` do. [`due`] and [`roots`] hold what
-//! a deadline and a root may be within an interval.
+//! `stress histories` and the generated programs of `loom-tests` do. [`due`] and [`roots`] hold
+//! what a deadline and a root may be within an interval.
 
 mod ack;
 pub mod due;

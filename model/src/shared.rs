@@ -16,8 +16,8 @@ pub const LONGEST: u64 = (1 << 39) - 2;
 /// which the clock may run ahead, and the longest timeout.
 pub const EXPRESSED: u64 = 3 << 38;
 
-/// The tick of a deadline, rounded up. One tick of 2^40 counts as the next: a lease means by it that
-/// the entry has no deadline.
+/// The tick of a deadline, rounded up. One tick of 2^40 counts as the next: a lease means by it
+/// that the entry has no deadline.
 pub fn tick_of(due: u128, interval: u128) -> u128 {
     let tick = due.min(LAST).div_ceil(interval);
     tick + u128::from(tick & ((1 << 40) - 1) == (1 << 40) - 1)

@@ -75,8 +75,8 @@ impl Ticks {
     }
 
     /// The first tick, of those that are a multiple of the [grain](Self::grain), that begins at or
-    /// after `now + after`: a deadline set to it is never early, and late by less than the grain. One
-    /// tick of 2^40 counts as the next: a lease means by it that there is no deadline.
+    /// after `now + after`: a deadline set to it is never early, and late by less than the grain.
+    /// One tick of 2^40 counts as the next: a lease means by it that there is no deadline.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);

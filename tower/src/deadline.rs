@@ -41,10 +41,11 @@ impl<T: Deref<Target = Timeouts>> Deadline<T> {
 }
 
 request_layer! {
-    /// Gives each request so much time, from the call of the service to the end of the response's body.
+    /// Gives each request so much time, from the call of the service to the end of the response's
+    /// body.
     ///
-    /// The handler finds the [`Deadline`] in the extensions of the request. If there is a nearer one
-    /// already, from a layer around this one, that one holds.
+    /// The handler finds the [`Deadline`] in the extensions of the request. If there is a nearer
+    /// one already, from a layer around this one, that one holds.
     ///
     /// A response that comes late is dropped, and the request ends as the layer says: with
     /// [`new`](Self::new) or [`answering`](Self::answering), as a
@@ -53,8 +54,8 @@ request_layer! {
     /// late. A server that waits for a slow reader does not poll: limit that by an
     /// [`IdleTimeout`](crate::IdleTimeout).
     ///
-    /// A request costs an entry of 32 bytes if it is found pending, and no more for its body; a reading
-    /// of the clock for itself, its response, and each frame.
+    /// A request costs an entry of 32 bytes if it is found pending, and no more for its body; a
+    /// reading of the clock for itself, its response, and each frame.
     ///
     /// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`: each request clones it twice, and its
     /// response once. Layers that hold the same `T` find each other's deadlines.

@@ -68,7 +68,8 @@ impl<B: Default, E> Ending<Response<B>, E> for Answer {
     }
 }
 
-/// A layer `name<P, T>` with a time limit, the timeouts `T` that it goes by, and a field of its own.
+/// A layer `name<P, T>` with a time limit, the timeouts `T` that it goes by, and a field of its
+/// own.
 macro_rules! layer {
     ($(#[$doc:meta])* $layer:ident<$of:ident $(= $default:ty)?>, $field:ident: $type:ty) => {
         $(#[$doc])*
@@ -130,13 +131,14 @@ pub(crate) use {layer, request_layer};
 request_layer! {
     /// Gives each request of a service so much time.
     ///
-    /// The time begins when the response future is polled and found pending. A response that is ready
-    /// at its first poll costs nothing but that poll. Any other one costs an entry of 32 bytes, no
-    /// allocation. A late response future is dropped with the [`ResponseFuture`].
+    /// The time begins when the response future is polled and found pending. A response that is
+    /// ready at its first poll costs nothing but that poll. Any other one costs an entry of 32
+    /// bytes, no allocation. A late response future is dropped with the [`ResponseFuture`].
     ///
-    /// [`new`](Self::new) is for any service: a late request fails with [`TimeoutError::Elapsed`], and
-    /// one whose deadline was refused with [`TimeoutError::Timer`], each in the box that tower's layers
-    /// use. [`answering`](Self::answering) is for HTTP: the service answers, and keeps its error type.
+    /// [`new`](Self::new) is for any service: a late request fails with [`TimeoutError::Elapsed`],
+    /// and one whose deadline was refused with [`TimeoutError::Timer`], each in the box that
+    /// tower's layers use. [`answering`](Self::answering) is for HTTP: the service answers, and
+    /// keeps its error type.
     ///
     /// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`: each request clones it once.
     ///

@@ -15,9 +15,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A [`hyper::rt::Timer`]: hyper's own limits, such as that of a request's head, go by these
 /// timeouts.
 ///
-/// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`, of which each sleep owns a clone. hyper wants
-/// a box for each sleep, so `sleep` allocates. `reset` does not: it is one
-/// compare-and-swap.
+/// `T` is a `&'static Timeouts`, or an `Arc<Timeouts>`, of which each sleep owns a clone. hyper
+/// wants a box for each sleep, so `sleep` allocates. `reset` does not: it is one compare-and-swap.
 ///
 /// # Refusals
 ///

@@ -315,7 +315,8 @@ where
     /// let pages = expiry::ExpiringMap::<&str, String>::new(Duration::from_secs(60))?;
     /// let page = |limit| match pages.get_or_guard_timeout(&"/", limit)? {
     ///     Loaded::Found(page) => Ok(page.clone()),
-    ///     Loaded::Absent(guard) => Ok(guard.insert("<h1>".to_string())?.clone()), // asks a database
+    ///     // It asks a database.
+    ///     Loaded::Absent(guard) => Ok(guard.insert("<h1>".to_string())?.clone()),
     /// };
     /// let slow = pages.get_or_guard(&"/");
     /// thread::scope(|scope| {
