@@ -116,61 +116,61 @@ pub enum BuildError {
 
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BuildError::ZeroTimeout => "a timeout, a time to live, a time to idle or a refresh time is zero; for none leave it out, or (of a tracker) use timeouts_off()",
-            BuildError::TimeoutTooLong { timeout, longest } => return write!(
+        match self {
+            BuildError::ZeroTimeout => f.write_str("a timeout, a time to live, a time to idle or a refresh time is zero; for none leave it out, or (of a tracker) use timeouts_off()"),
+            BuildError::TimeoutTooLong { timeout, longest } => write!(
                 f,
                 "a timeout of {timeout:?} is too long for this interval, at which {longest:?} is the longest; use a longer interval"
             ),
             BuildError::TimeoutTooShort { timeout } => {
-                return write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
+                write!(f, "a timeout of {timeout:?} is too short; use at least 10 us")
             }
             BuildError::IntervalTooShort { interval } => {
-                return write!(f, "an interval of {interval:?} is too short; use at least 10 us")
+                write!(f, "an interval of {interval:?} is too short; use at least 10 us")
             }
-            BuildError::IntervalAboveTimeout { interval, timeout } => return write!(
+            BuildError::IntervalAboveTimeout { interval, timeout } => write!(
                 f,
                 "the interval, {interval:?}, is above the timeout, {timeout:?}; use an interval of at most the timeout"
             ),
-            BuildError::MinimumAboveMaximum { minimum, maximum } => return write!(
+            BuildError::MinimumAboveMaximum { minimum, maximum } => write!(
                 f,
                 "the minimum timeout, {minimum:?}, is above the maximum, {maximum:?}; use a minimum of at most the maximum"
             ),
             BuildError::BadShards { shards } => {
-                return write!(f, "{shards} shards; use a power of two from 1 to 256")
+                write!(f, "{shards} shards; use a power of two from 1 to 256")
             }
-            BuildError::ZeroCapacity => "a capacity of zero can hold nothing; leave it out for no bound",
+            BuildError::ZeroCapacity => f.write_str("a capacity of zero can hold nothing; leave it out for no bound"),
             BuildError::CapacityTooLarge { capacity } => {
-                return write!(f, "a capacity of {capacity} is too large; use at most 2^31")
+                write!(f, "a capacity of {capacity} is too large; use at most 2^31")
             }
-            BuildError::TwoBounds => "both capacity and max_capacity were asked for; use the first to refuse, the second to evict",
-            BuildError::RefreshTooLate { refresh_after, time_to_live: Some(live) } => return write!(
+            BuildError::TwoBounds => f.write_str("both capacity and max_capacity were asked for; use the first to refuse, the second to evict"),
+            BuildError::RefreshTooLate { refresh_after, time_to_live: Some(live) } => write!(
                 f,
                 "refresh_after, {refresh_after:?}, is not below the time to live, {live:?}; use a shorter one"
             ),
-            BuildError::RefreshTooLate { refresh_after, time_to_live: None } => return write!(
+            BuildError::RefreshTooLate { refresh_after, time_to_live: None } => write!(
                 f,
                 "refresh_after, {refresh_after:?}, needs a time to live above it; give the map one"
             ),
-            BuildError::NoWeigher => "max_weight of the settings needs a weigher; give one by the builder's max_weight",
-            BuildError::OtherBound => "the map was built with another bound, or none; build it with max_capacity or max_weight to change that",
+            BuildError::NoWeigher => f.write_str("max_weight of the settings needs a weigher; give one by the builder's max_weight"),
+            BuildError::OtherBound => f.write_str("the map was built with another bound, or none; build it with max_capacity or max_weight to change that"),
             BuildError::TooFewBuckets { buckets } => {
-                return write!(f, "{buckets} buckets are too few; use at least 2")
+                write!(f, "{buckets} buckets are too few; use at least 2")
             }
-            BuildError::BadSamplingRate => "the sampling rate must be between 0.0 and 1.0",
-            BuildError::TwoReceivers => "both a handler and a channel were asked for; use one, or send from the handler",
-            BuildError::ZeroChannel => "the channel's length must be at least 1",
+            BuildError::BadSamplingRate => f.write_str("the sampling rate must be between 0.0 and 1.0"),
+            BuildError::TwoReceivers => f.write_str("both a handler and a channel were asked for; use one, or send from the handler"),
+            BuildError::ZeroChannel => f.write_str("the channel's length must be at least 1"),
             BuildError::ChannelTooLong { length } => {
-                return write!(f, "a channel of {length} is too long; use at most 2^31")
+                write!(f, "a channel of {length} is too long; use at most 2^31")
             }
-            BuildError::ZeroBudget => "the budget must be at least 1",
-            BuildError::ZeroPauseGrace => "with a pause grace of zero every delay would count as a stall; leave it out for none",
-            BuildError::ManualClock => "a reaper thread does not notice that a manual clock was advanced; use build_manual, and poll",
-            BuildError::OutOfMemory => "out of memory",
+            BuildError::ZeroBudget => f.write_str("the budget must be at least 1"),
+            BuildError::ZeroPauseGrace => f.write_str("with a pause grace of zero every delay would count as a stall; leave it out for none"),
+            BuildError::ManualClock => f.write_str("a reaper thread does not notice that a manual clock was advanced; use build_manual, and poll"),
+            BuildError::OutOfMemory => f.write_str("out of memory"),
             BuildError::NoThread(why) => {
-                return write!(f, "the operating system gave no thread: {why}")
+                write!(f, "the operating system gave no thread: {why}")
             }
-        })
+        }
     }
 }
 

@@ -37,7 +37,7 @@ pub struct StreamSpout<S> {
     /// None: another instance has, or had, the stream.
     stream: Option<Pin<Box<S>>>,
     emitted: u64,
-    /// Of the task, from `open` on.
+    /// The task's waker, from `open` on.
     waker: Option<task::Waker>,
 }
 

@@ -33,8 +33,8 @@ fn geometry(shift: u32, bits: &[u32]) -> Geometry {
     Geometry::new(shift, bits).unwrap()
 }
 
-/// The presets, and shapes in which carries, single buckets and overflows are frequent. Miri gets the
-/// small ones.
+/// The presets, and shapes in which carries, single buckets and overflows are frequent. Miri gets
+/// the small ones.
 fn geometries() -> Vec<Geometry> {
     let mut all = vec![
         geometry(0, &[1]),
