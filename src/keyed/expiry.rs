@@ -161,16 +161,16 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         match &self.expiry {
-            Some(expiry) => self.ask_of_read(&**expiry, found),
+            Some(expiry) => self.ask_of_read(&**expiry, *found),
             None => true,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn ask_of_read(&self, expiry: &dyn Expiry<K, V>, found: &Found<'_, K, V>) -> bool {
+    fn ask_of_read(&self, expiry: &dyn Expiry<K, V>, found: Found<'_, K, V>) -> bool {
         // The use of it may have changed the lease.
-        let Some(mut found) = self.again(found) else {
+        let Some(mut found) = self.again(&found) else {
             return false;
         };
         let (key, value) = found.pair();

@@ -148,9 +148,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// An entry is used: its time to idle begins anew, if it has one. False if it has ended
     /// meanwhile.
     #[inline(never)]
-    pub(super) fn prolong(&self, found: &Found<'_, K, V>) -> bool {
-        let policy = self.policy(found);
-        policy.map_or(true, |policy| self.renew_idle(found, policy, false))
+    pub(super) fn prolong(&self, found: Found<'_, K, V>) -> bool {
+        let policy = self.policy(&found);
+        policy.map_or(true, |policy| self.renew_idle(&found, policy, false))
     }
 
     /// As [`prolong`](Self::prolong), and its time to live begins anew. As a lease's deadline,

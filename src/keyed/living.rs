@@ -9,7 +9,8 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Leased, Offer, Place, Prolonged, RemovalCause, Store, Touched, Wanted,
+    Entered, Found, Hindered, Leased, Offer, Place, Prolonged, RemovalCause, Spotted, Store,
+    Touched, Wanted,
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
@@ -123,22 +124,21 @@ impl<K: 'static, V: 'static> Store<K, V> {
         match self.glance(pin, wanted, |_| {}) {
             Glance::There(found) if self.is_living_at(&found, now) => Some(found),
             Glance::Absent => None,
-            _ => self.living_anywhere(pin, wanted),
+            _ => self.spotted(pin, wanted, self.living_anywhere(pin, wanted)),
         }
     }
 
     /// As [`living`](Self::living), wherever it is, and whatever has become of it.
     #[cold]
     #[inline(never)]
-    fn living_anywhere<'g, Q: Eq + ?Sized>(
-        &'g self,
-        pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'g, K, V>>
+    fn living_anywhere<Q: Eq + ?Sized>(&self, pin: &Pin, wanted: Wanted<'_, Q>) -> Spotted
     where
         K: Borrow<Q>,
     {
-        self.if_living(|| self.find(pin, wanted))
+        match self.if_living(|| self.find(pin, wanted)) {
+            Some(found) => Spotted::At(found.id, found.lease),
+            None => Spotted::Nowhere,
+        }
     }
 
     /// What `look` finds, if its time is not up.
@@ -335,7 +335,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         loop {
-            let found = seen.take().or_else(|| self.living_anywhere(pin, wanted));
+            let found = seen.take().or_else(|| self.living(pin, wanted));
             let Some(found) = found else {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);
@@ -366,7 +366,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Option<Lifetime>,
     ) -> Result<Option<bool>, BadTimeout> {
         let alive = match (timeout, self.policy(found)) {
-            (None, _) => self.prolong(found).then_some(true),
+            (None, _) => self.prolong(*found).then_some(true),
             (Some(time), None) => self.renew(found, lost, time, true)?.map(Touched::is_alive),
             (Some(time), Some(policy)) => self.rebound(found, policy, time)?.then_some(true),
         };

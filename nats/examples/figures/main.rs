@@ -58,7 +58,16 @@ async fn empty(nats: &Nats) -> Result<()> {
         num_replicas: 3,
         ..Config::default()
     };
-    nats.context().create_stream(config).await?;
+    // The brokers may still be removing the files of the stream that had the name before.
+    let mut created = nats.context().create_stream(config.clone()).await;
+    for _ in 0..100 {
+        if created.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        created = nats.context().create_stream(config.clone()).await;
+    }
+    created?;
     // This loops until the client's broker knows the stream's leader.
     while nats.context().publish("s.first", "".into()).await?.await.is_err() {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -121,7 +130,10 @@ async fn bare_pull(nats: &Nats, count: u64) -> Result<f64> {
 
 async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     let decode = |incoming: &Incoming<'_>| Ok::<_, Infallible>(incoming.payload.to_vec());
-    let options = SourceOptions::new("s", "spout").window(4 * WINDOW).dead_letters("s.dead");
+    let letters =
+        Config { name: "dead".into(), subjects: vec!["dead".into()], ..Config::default() };
+    nats.context().get_or_create_stream(letters).await?;
+    let options = SourceOptions::new("s", "spout").window(4 * WINDOW).dead_letters("dead");
     let source = Arc::new(nats.source(options, decode).await?);
     let began = Instant::now();
     let topology = TopologyBuilder::new();

@@ -50,7 +50,7 @@ where
     #[inline(always)]
     pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
         self.store.note_use(found);
-        found.lease.is(State::Live) || self.store.prolong(found)
+        found.lease.is(State::Live) || self.store.prolong(*found)
     }
 
     /// As [`is_used`](Self::is_used), of a call that is no look-up and yet reads the entry.

@@ -65,6 +65,14 @@ impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
     }
 }
 
+/// Where a cold function has found an entry, and its lease then. This fits two registers. So the
+/// caller's own [`Found`] does not have to be in memory, from which it would wait for it.
+#[derive(Clone, Copy)]
+pub(in crate::keyed) enum Spotted {
+    Nowhere,
+    At(u32, Lease),
+}
+
 /// A look-up through all index buckets that may hold a key; see [`Probe`].
 pub(super) struct Seek<'g, 'q, K: 'static, V: 'static, Q: ?Sized> {
     store: &'g Store<K, V>,
@@ -168,8 +176,24 @@ impl<K: 'static, V: 'static> Store<K, V> {
         match self.glance(pin, wanted, ahead) {
             Glance::There(found) => Some(found),
             Glance::Absent => None,
-            Glance::Unclear => self.find_anywhere(pin, wanted),
+            Glance::Unclear => self.spotted(pin, wanted, self.find_anywhere(pin, wanted)),
         }
+    }
+
+    /// What a cold look-up has found under this pin.
+    #[inline(always)]
+    pub(in crate::keyed) fn spotted<'g, Q: ?Sized>(
+        &'g self,
+        pin: &'g Pin,
+        wanted: Wanted<'_, Q>,
+        spotted: Spotted,
+    ) -> Option<Found<'g, K, V>> {
+        let Spotted::At(id, lease) = spotted else {
+            return None;
+        };
+        let slot = self.engine.slots.slot(id)?;
+        let leased = Leased { id, slot, lease, hash: wanted.hash };
+        Some(Found::under(pin, leased, ANYWHERE))
     }
 
     /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
@@ -221,16 +245,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'g self,
         pin: &'g Pin,
         wanted: Wanted<'_, Q>,
-    ) -> Option<Found<'g, K, V>>
+    ) -> Spotted
     where
         K: Borrow<Q>,
     {
         loop {
             let mut seek = self.seek(pin, wanted);
-            wanted.index.find(wanted.hash, &mut seek)?;
+            if wanted.index.find(wanted.hash, &mut seek).is_none() {
+                return Spotted::Nowhere;
+            }
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
-                Seen::Entry(found) => return Some(found),
+                Seen::Entry(found) => return Spotted::At(found.id, found.lease),
                 Seen::Forwarded(tail) => self.swing(pin, wanted.hash, None, tail),
                 Seen::Nothing => {}
             }
