@@ -79,15 +79,21 @@ impl Index {
 
     /// Whether a glance shows that nothing is under `hash`.
     pub fn is_absent(&self, hash: u32) -> bool {
-        matches!(self.0.glance(hash), Glance::Absent)
+        matches!(self.0.glance(hash), Glance::Absent(()))
     }
 
     /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None`
     /// if it says neither.
     pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
-        match self.0.glance_pinned(&self.1.pin(), hash) {
+        let likely = self.0.likely(hash);
+        let pin = self.1.pin();
+        let glance = match likely.glance(&pin) {
+            Glance::Unclear => self.0.glance_pinned(&pin, hash),
+            glance => glance,
+        };
+        match glance {
             Glance::There(seen) => Some(Some(seen.slot)),
-            Glance::Absent => Some(None),
+            Glance::Absent(_) => Some(None),
             Glance::Unclear => None,
         }
     }

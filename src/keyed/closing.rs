@@ -13,7 +13,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn set_closing<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'_, '_, Q>,
     ) -> Result<(), Touched>
     where
         K: Borrow<Q>,

@@ -14,7 +14,7 @@ use super::store::{
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
-use crate::core::index::Glance;
+use crate::core::index::{Glance, Likely};
 use crate::core::lease::{set, State};
 use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
@@ -113,7 +113,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn living<'g, Q: Eq + ?Sized>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'g, '_, Q>,
     ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
@@ -123,19 +123,25 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let now = self.engine.deadlines.now_for_look();
         match self.glance(pin, wanted, |_| {}) {
             Glance::There(found) if self.is_living_at(&found, now) => Some(found),
-            Glance::Absent => None,
-            _ => self.spotted(pin, wanted, self.living_anywhere(pin, wanted)),
+            Glance::Absent(_) => None,
+            _ => {
+                let hash = wanted.likely.hash;
+                self.spotted(pin, hash, self.living_anywhere(hash, wanted.key))
+            }
         }
     }
 
-    /// As [`living`](Self::living), wherever it is, and whatever has become of it.
+    /// As [`living`](Self::living), wherever it is, and whatever has become of it. The caller is
+    /// pinned. It gives hash and key, and its pin stays in registers.
     #[cold]
     #[inline(never)]
-    fn living_anywhere<Q: Eq + ?Sized>(&self, pin: &Pin, wanted: Wanted<'_, Q>) -> Spotted
+    fn living_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
     where
         K: Borrow<Q>,
     {
-        match self.if_living(|| self.find(pin, wanted)) {
+        let pin = self.engine.pin();
+        let look = || self.spotted(&pin, hash, self.find_anywhere(hash, key));
+        match self.if_living(look) {
             Some(found) => Spotted::At(found.id, found.lease),
             None => Spotted::Nowhere,
         }
@@ -203,26 +209,26 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'s self,
         pin: &'g Pin,
         offer: &mut Offer<'s, K, V>,
+        likely: Likely<'s>,
         (lifetime, asks): (Lifetimes, bool),
         replaces: Replaces,
     ) -> Put<'g, 's, K, V>
     where
         K: Eq,
     {
-        // A replacement writes beside the old slot: that memory comes with the slot's.
-        let ahead = |id| self.engine.slots.prefetch_note(id);
-        let found = self.find_and(pin, offer.wanted(), ahead);
+        let found = self.find_or_open(pin, offer.wanted(likely));
         // The one clock reading, after the look at the lease.
         let times = match asks {
-            true => self.term_asking(pin, offer, found.as_ref(), (lifetime, replaces)),
+            true => self.term_asking(pin, offer, found.as_ref().ok(), (lifetime, replaces)),
             false => self.term(pin, lifetime),
         };
         let (term, now) = match times {
             Ok(times) => times,
             Err(bad) => return Put::Hindered(bad.into()),
         };
-        let Some(found) = found else {
-            return offer.enter(pin, term).into();
+        let found = match found {
+            Ok(found) => found,
+            Err(open) => return offer.enter(pin, open, term).into(),
         };
         if !self.is_living_at(&found, now) {
             // By a copy: found itself stays in registers.
@@ -301,7 +307,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn touch_living<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'_, '_, Q>,
         timeout: Lifetime,
     ) -> Result<bool, BadTimeout>
     where
@@ -314,7 +320,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         match self.prolong_found(pin, found, timeout, true)? {
             Prolonged::Yes => Ok(true),
-            Prolonged::No { seen, lost } => self.touch_anywhere(pin, wanted, timeout, seen, lost),
+            Prolonged::No { seen, lost } => {
+                self.touch_anywhere((wanted.likely.hash, wanted.key), timeout, seen, lost)
+            }
         }
     }
 
@@ -323,19 +331,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// `lost`.
     #[cold]
     #[inline(never)]
-    fn touch_anywhere<'g, Q: Eq + ?Sized>(
-        &'g self,
-        pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+    fn touch_anywhere<Q: Eq + ?Sized>(
+        &self,
+        (hash, key): (u32, &Q),
         timeout: Lifetime,
-        mut seen: Option<Found<'g, K, V>>,
+        mut seen: Option<Found<'_, K, V>>,
         mut lost: Option<Place>,
     ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
     {
+        let pin = self.engine.pin();
+        let wanted = Wanted::new(&self.engine.keys, hash, key);
         loop {
-            let found = seen.take().or_else(|| self.living(pin, wanted));
+            let found = seen.take().or_else(|| self.living(&pin, wanted));
             let Some(found) = found else {
                 self.engine.deadline(timeout, self.timeout)?;
                 return Ok(false);

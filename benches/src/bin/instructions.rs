@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: how many instructions each operation executes, as valgrind counts
 //! them. The numbers depend on the compiler and not on the machine.
 //!
-//! For each row this program runs itself under `valgrind --tool=cachegrind`, once with few and once
-//! with many operations. The difference is the operations'; what sets the store up cancels out.
+//! For each row this program runs itself under `valgrind --tool=callgrind`, once with few and once
+//! with many operations, and takes the difference. What sets the store up is not counted.
 
 use expiry::{AckTracker, ExpiringMap, ExpiryQueue, ManualClock, PendingTable};
 use std::hint::black_box;
@@ -64,9 +64,17 @@ const ROWS: [Row; 16] = [
 /// count.
 fn over<S, R>(store: S, n: u64, operation: impl Fn(&S, u64) -> R) {
     let store = ManuallyDrop::new(store);
-    (0..n).for_each(|key| {
-        black_box(operation(&store, black_box(key)));
+    counted(|| {
+        (0..n).for_each(|key| {
+            black_box(operation(&store, black_box(key)));
+        });
     });
+}
+
+/// Valgrind counts what this executes, by its name.
+#[inline(never)]
+fn counted(operations: impl FnOnce()) {
+    operations();
 }
 
 /// Steps of 100 ms over which entries are spread.
@@ -87,9 +95,11 @@ fn due(key: u64, n: u64, step: fn(u64) -> u64) -> Duration {
 fn expires(clock: &ManualClock, put: impl Fn(u64), poll: impl Fn()) {
     (0..ENTRIES).for_each(put);
     clock.advance(MINUTE);
-    (0..=STEPS).for_each(|_| {
-        poll();
-        clock.advance(Duration::from_millis(100));
+    counted(|| {
+        (0..=STEPS).for_each(|_| {
+            poll();
+            clock.advance(Duration::from_millis(100));
+        });
     });
 }
 
@@ -162,13 +172,14 @@ fn tracker() -> AckTracker {
 fn count(row: usize, operations: u64) -> Result<u64, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let out = Command::new("valgrind")
-        .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*instructions::counted*")
         .arg(own)
         .args([row.to_string(), operations.to_string()])
         .output()
         .map_err(|error| format!("valgrind: {error} (install the package `valgrind`)"))?;
     let text = String::from_utf8_lossy(&out.stderr);
-    let refs = text.lines().find(|line| line.contains("I") && line.contains("refs:"));
+    let refs = text.lines().find(|line| line.contains("Collected :"));
     let digits = |line: &str| line.rsplit(':').next().map(|count| count.replace([',', ' '], ""));
     match refs.and_then(digits).and_then(|count| count.parse().ok()) {
         Some(count) if out.status.success() => Ok(count),

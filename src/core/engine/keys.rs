@@ -1,6 +1,6 @@
 //! Hashed keys: which shard's index has a key.
 
-use crate::core::index::Index;
+use crate::core::index::{Index, Likely};
 use crate::core::memory::OutOfMemory;
 use crate::core::shards::Shards;
 use crate::RandomState;
@@ -63,6 +63,12 @@ impl Keys {
     #[inline]
     pub(crate) fn index_of(&self, hash: u32) -> &Index {
         &self.indexes[self.shard_of_hash(hash)]
+    }
+
+    /// Where a key of this hash most likely is. Starts fetching that.
+    #[inline(always)]
+    pub(crate) fn likely(&self, hash: u32) -> Likely<'_> {
+        self.index_of(hash).likely(hash)
     }
 
     #[inline]

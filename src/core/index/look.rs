@@ -1,18 +1,19 @@
 //! Look-ups: in one table, and in the index.
 
 use super::directory::Directory;
-use super::table::{slot_of, wanted, Home, Table, BITS, CLOSED, VERSIONS};
+use super::table::{slot_of, wanted, word, Home, Table, BITS, CLOSED, VERSIONS};
 use super::{Index, ANYWHERE};
 use crate::core::params::HOME;
 use crate::core::pins::Pin;
+use crate::core::prefetch_at;
 use crate::sync::Ordering;
 
 /// What a look at a home shows of a hash.
-pub(crate) enum Glance<C> {
+pub(crate) enum Glance<C, A = ()> {
     /// Most likely this.
     There(C),
     /// No key with this hash.
-    Absent,
+    Absent(A),
     Unclear,
 }
 
@@ -39,7 +40,7 @@ impl<F: FnMut(u32) -> bool> Probe for F {
 
 /// A word that may be the one that is looked for.
 #[derive(Clone, Copy)]
-struct Word<'a, const OWN: usize = HOME> {
+pub(super) struct Word<'a, const OWN: usize = HOME> {
     home: &'a Home<OWN>,
     header: u64,
     word: u64,
@@ -107,11 +108,15 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// The first word with this hash that the header believes in. It never says of a closed home
-    /// that nothing is there.
+    /// The first word with this hash that the header of its home believes in, or the header that
+    /// believes in none. It never says of a closed home that nothing is there.
     #[inline(always)]
-    fn glance(&self, hash: u32) -> Glance<Word<'_, OWN>> {
-        let (at, home) = self.home(hash);
+    pub(super) fn glance<'a>(
+        &'a self,
+        home: &'a Home<OWN>,
+        hash: u32,
+    ) -> Glance<Word<'a, OWN>, u64> {
+        let at = hash as usize & self.mask;
         // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
         let mut matching = home.matching(hash) & header;
@@ -122,7 +127,7 @@ impl<const OWN: usize> Table<OWN> {
             // After the words: one that has been migrated meanwhile is in a younger table
             // (model `w12_a_pinned_glance_beside_a_migrate`).
             return match home.header.load(Ordering::Acquire) & CLOSED {
-                0 => Glance::Absent,
+                0 => Glance::Absent(header),
                 _ => Glance::Unclear,
             };
         }
@@ -184,47 +189,108 @@ pub(crate) struct Published {
     pub(crate) position: usize,
 }
 
-impl Published {
+/// An open home that had no word of a hash, under a pin: every look-up of that hash comes there.
+#[derive(Clone, Copy)]
+pub(crate) struct Open<'g> {
+    table: &'g Table,
+    home: &'g Home,
+    header: u64,
+    hash: u32,
+}
+
+impl Open<'_> {
+    /// Publishes a slot there, unless the home has changed since, or is crowded: then nothing has.
     #[inline(always)]
-    fn of(seen: Word<'_>) -> Glance<Self> {
-        if !seen.was_published() {
-            return Glance::Unclear;
+    pub(crate) fn publish(self, slot: u32) -> bool {
+        self.table.publish_under(self.home, self.header, word(self.hash, slot))
+    }
+}
+
+/// A hash, and its home in the table that was the oldest when this was made: most likely its keys
+/// are there.
+///
+/// A thread makes one before it pins. After the pin it would wait for three loads in turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Likely<'i> {
+    index: &'i Index,
+    table: &'i Table,
+    home: &'i Home,
+    pub(crate) hash: u32,
+}
+
+impl<'i> Likely<'i> {
+    #[inline(always)]
+    fn at(index: &'i Index, table: &'i Table, hash: u32) -> Self {
+        Likely { index, table, home: table.home_of(hash), hash }
+    }
+
+    /// What a pinned thread sees there. Unclear, too, if this home is closed, or its table is not
+    /// the oldest any more: then [`Index::glance_pinned`] goes on. A table that was retired before
+    /// the pin may be given back, and then seems empty and open (model
+    /// `w12_a_pinned_glance_beside_a_migrate`).
+    #[inline(always)]
+    pub(crate) fn glance<'g>(self, pin: &'g Pin) -> Glance<Published, Open<'g>>
+    where
+        'i: 'g,
+    {
+        match std::ptr::eq(self.index.oldest(pin), self.table) {
+            true => self.glance_here().unwrap_or(Glance::Unclear),
+            false => Glance::Unclear,
         }
-        Glance::There(Published { slot: seen.slot(), position: seen.position })
+    }
+
+    /// What there is in this home of a table that was listed when this thread had pinned. `None` if
+    /// it has no word of the hash, and is closed.
+    #[inline(always)]
+    fn glance_here(self) -> Option<Glance<Published, Open<'i>>> {
+        let Likely { table, home, hash, .. } = self;
+        Some(match table.glance(home, hash) {
+            Glance::There(seen) if seen.was_published() => {
+                Glance::There(Published { slot: seen.slot(), position: seen.position })
+            }
+            Glance::There(_) => Glance::Unclear,
+            Glance::Absent(header) => Glance::Absent(Open { table, home, header, hash }),
+            Glance::Unclear => return None,
+        })
     }
 }
 
 impl Index {
-    /// As [`glance`](Self::glance), for a pinned thread, which asks no further.
+    /// Where a key of this hash most likely is. Starts fetching that.
     #[inline(always)]
-    pub(crate) fn glance_pinned(&self, pin: &Pin, hash: u32) -> Glance<Published> {
-        match self.oldest(pin).glance(hash) {
-            Glance::There(seen) => Published::of(seen),
-            Glance::Absent => Glance::Absent,
-            Glance::Unclear => self.glance_younger(pin, hash),
-        }
+    pub(crate) fn likely(&self, hash: u32) -> Likely<'_> {
+        // SAFETY: as in `oldest`: tables are freed only with `self`.
+        let likely = Likely::at(self, unsafe { &*self.oldest.load(Ordering::Acquire) }, hash);
+        prefetch_at(likely.home);
+        likely
     }
 
-    /// As [`glance_pinned`](Self::glance_pinned), where the home in the oldest table is closed: as
-    /// far as the first table in which it is open. The bullets of [`oldest`](Self::oldest) hold for
-    /// that, too.
-    #[cold]
-    #[inline(never)]
-    fn glance_younger(&self, _pin: &Pin, hash: u32) -> Glance<Published> {
-        for class in self.directory().classes() {
-            match self.table(class).glance(hash) {
-                Glance::There(seen) => return Published::of(seen),
-                Glance::Absent => return Glance::Absent,
-                Glance::Unclear => {}
-            }
-        }
-        Glance::Unclear
+    /// What a pinned thread, which asks no further, sees at the first home of this hash that is
+    /// open, or has a word of it. The bullets of [`oldest`](Self::oldest) hold for that home.
+    #[inline]
+    pub(crate) fn glance_pinned<'g>(
+        &'g self,
+        _pin: &'g Pin,
+        hash: u32,
+    ) -> Glance<Published, Open<'g>> {
+        let glance = |class| Likely::at(self, self.table(class), hash).glance_here();
+        self.directory().classes().find_map(glance).unwrap_or(Glance::Unclear)
     }
 
     /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes
     /// more than a glance.
     #[inline(always)]
     pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
+        match self.likely(hash).glance(pin) {
+            Glance::There(seen) if seen.slot == slot => seen.position,
+            Glance::Unclear => self.position_younger(pin, hash, slot),
+            _ => ANYWHERE,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn position_younger(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
         match self.glance_pinned(pin, hash) {
             Glance::There(seen) if seen.slot == slot => seen.position,
             _ => ANYWHERE,
@@ -239,10 +305,11 @@ impl Index {
         let Some(class) = directory.single() else {
             return Glance::Unclear;
         };
-        match self.table(class).glance(hash) {
+        let table = self.table(class);
+        match table.glance(table.home_of(hash), hash) {
             Glance::There(inner) => Glance::There(Candidate { inner, index: self, directory }),
             // As `find` for what it has not found (W12).
-            Glance::Absent if self.directory() == directory => Glance::Absent,
+            Glance::Absent(_) if self.directory() == directory => Glance::Absent(()),
             _ => Glance::Unclear,
         }
     }

@@ -100,7 +100,7 @@ mod tests;
 mod walk;
 
 use self::directory::Directory;
-pub(crate) use self::look::{Candidate, Glance, Probe};
+pub(crate) use self::look::{Candidate, Glance, Likely, Open, Probe};
 use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
@@ -213,15 +213,6 @@ impl Index {
         unsafe { &*self.oldest.load(Ordering::Acquire) }
     }
 
-    /// Starts fetching the home of `hash` in the oldest table, where a pinned thread will look.
-    /// Needs no pin: the address is all that this takes.
-    #[inline(always)]
-    pub(crate) fn fetch_oldest(&self, hash: u32) {
-        // SAFETY: as in `oldest`: tables are freed only with `self`.
-        let table = unsafe { &*self.oldest.load(Ordering::Acquire) };
-        super::prefetch_at(table.home_of(hash));
-    }
-
     /// One thread at a time: `new`, and then the migrating one.
     fn set_oldest(&self, class: usize) {
         let table: *const Table = self.table(class);
@@ -234,30 +225,14 @@ impl Index {
         super::prefetch_at(self.table(self.directory().youngest()).home_of(hash));
     }
 
-    /// As [`insert`](Self::insert), if that is simple: nothing in the home has this hash, and it is
-    /// not crowded. False if it is not, and then nothing has changed.
+    /// As [`insert`](Self::insert), if that is simple: nothing in the first open home has this
+    /// hash, and it is not crowded. False if it is not, and then nothing has changed.
     #[inline(always)]
     pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
-        match self.oldest(pin).publish_simply(word(hash, slot)) {
-            Publish::Done => true,
-            Publish::Closed => self.insert_younger(pin, hash, slot),
+        match self.glance_pinned(pin, hash) {
+            Glance::Absent(open) => open.publish(slot),
             _ => false,
         }
-    }
-
-    /// As [`insert_simply`](Self::insert_simply), in the first table in which the home is open. The
-    /// older ones have no word of this hash, and get none.
-    #[cold]
-    #[inline(never)]
-    fn insert_younger(&self, _pin: &Pin, hash: u32, slot: u32) -> bool {
-        for class in self.directory().classes() {
-            match self.table(class).publish_simply(word(hash, slot)) {
-                Publish::Done => return true,
-                Publish::Closed => {}
-                _ => return false,
-            }
-        }
-        false
     }
 
     /// Publishes `slot` under `hash` unless `probe` takes a slot that is there already. Lock-free.
@@ -411,7 +386,12 @@ impl TwoWords {
     /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is
     /// there. Whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
-        matches!(self.0.publish_simply(word(hash, slot)), Publish::Done)
+        let home = self.0.home_of(hash);
+        let open = match self.0.glance(home, hash) {
+            Glance::Absent(header) => Some(header),
+            _ => None,
+        };
+        open.is_some_and(|header| self.0.publish_under(home, header, word(hash, slot)))
             || matches!(self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept), Publish::Done)
     }
 

@@ -226,7 +226,8 @@ impl<const OWN: usize> Table<OWN> {
             // Far away, so that a crowded neighbourhood does not fill it too.
             _ => own + lines.len() / 2,
         };
-        &lines[line % lines.len()]
+        // A power of two of them.
+        &lines[line & (lines.len() - 1)]
     }
 
     /// How many words a home has: in a small table its lines would be the same ones.
@@ -324,30 +325,21 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// As [`publish`](Self::publish), if that is simple: nothing in the home has this hash, it is
-    /// not crowded, and no thread comes between. Anything but `Done` and `Closed` says that it is
-    /// not; then nothing has changed.
+    /// Publishes `value` in a home that was open by this `header`, and had no word of its hash.
+    /// False if the header has changed since, or the home is crowded; then nothing has changed.
     #[inline(always)]
-    pub(super) fn publish_simply(&self, value: u64) -> Publish {
-        let hash = hash_of(value);
-        let (at, home) = self.home(hash);
-        let header = home.header.load(Ordering::Acquire);
-        if self.matching(at, home, header, hash) != 0 {
-            return Publish::Found;
-        }
-        if header & CLOSED != 0 {
-            return Publish::Closed;
-        }
+    pub(super) fn publish_under(&self, home: &Home<OWN>, header: u64, value: u64) -> bool {
+        let at = hash_of(value) as usize & self.mask;
         // Not where `publish` has to ask whether the table is full.
         let free = !header & ((1 << Self::CROWDED) - 1);
         let Some(position) = self.reserve(at, home, free, value) else {
-            return Publish::Crowded;
+            return false;
         };
-        if home.believe(header, position) {
-            return Publish::Done;
+        let is_in = home.believe(header, position);
+        if !is_in {
+            self.word_at(at, home, position).store(0, Ordering::Release);
         }
-        self.word_at(at, home, position).store(0, Ordering::Release);
-        Publish::Found
+        is_in
     }
 
     /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room`

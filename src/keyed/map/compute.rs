@@ -5,7 +5,9 @@ use super::{Current, ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Found, Hindered, Lent, Offer, Place, RemovalCause, Store};
+use crate::keyed::store::{
+    Entered, Found, Hindered, Lent, Offer, Place, RemovalCause, Sought, Store,
+};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::Lifetime;
 use std::hash::{BuildHasher, Hash};
@@ -170,19 +172,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'s self,
         pin: &'g Pin,
         offer: &mut Offer<'s, K, V>,
-        found: Option<Found<'g, K, V>>,
+        found: Sought<'g, K, V>,
         lifetime: Lifetimes,
     ) -> Result<Done<'g, 's, K, V>, Hindered>
     where
         K: Eq,
     {
         offer.weigh().map_err(Hindered::Refused)?;
-        let lifetime = self.lifetime(offer, found.as_ref(), lifetime);
+        let lifetime = self.lifetime(offer, found.as_ref().ok(), lifetime);
         let (term, now) = self.term(pin, lifetime)?;
         let entered = match found.map(|found| found.again()) {
-            None => offer.enter(pin, term)?,
-            Some(same) if self.is_living_at(&same, now) => offer.replace(pin, &same, term)?,
-            Some(_) => return Err(Hindered::Overtaken),
+            Err(open) => offer.enter(pin, open, term)?,
+            Ok(same) if self.is_living_at(&same, now) => offer.replace(pin, &same, term)?,
+            Ok(_) => return Err(Hindered::Overtaken),
         };
         Ok(Done::Put(entered))
     }
@@ -323,8 +325,9 @@ where
         loop {
             // Before the look-up.
             let may_load = !has_invalidated && self.flights.are_there();
-            let pin = store.engine.pin();
-            let found = store.find(&pin, offer.wanted());
+            let (likely, pin) = (offer.likely(), store.engine.pin());
+            let sought = store.find_or_open(&pin, offer.wanted(likely));
+            let found = sought.ok();
             match found {
                 Some(found) if !store.is_living(&found) => {
                     let notice = store.make_way(&pin, &found);
@@ -346,7 +349,7 @@ where
             }
             let mut put = |value, lifetime| {
                 offer.replace_value(Some(value));
-                store.put_over(&pin, offer, found, lifetime)
+                store.put_over(&pin, offer, sought, lifetime)
             };
             let done = match deed {
                 Compute::Keep => match found {

@@ -180,7 +180,7 @@ where
     }
 
     #[inline(always)]
-    fn value<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>, uses: bool) -> Option<&V>
+    fn value<'g, Q: Eq + ?Sized>(&'g self, wanted: Wanted<'g, '_, Q>, uses: bool) -> Option<&'g V>
     where
         K: Borrow<Q>,
     {
@@ -200,14 +200,14 @@ where
     }
 
     #[inline(always)]
-    fn living<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>) -> Option<Found<'_, K, V>>
+    fn living<'g, Q: Eq + ?Sized>(&'g self, wanted: Wanted<'g, '_, Q>) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
         let store = &self.map.store;
         match store.glance(&self.pin, wanted, |_| {}) {
             Glance::There(found) if store.is_living_at(&found, self.now) => Some(found),
-            Glance::Absent => None,
+            Glance::Absent(_) => None,
             _ => store.living(&self.pin, wanted),
         }
     }

@@ -175,19 +175,18 @@ where
     }
 
     #[inline(always)]
-    fn seek<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> (Wanted<'q, Q>, Pin)
+    fn seek<'m, 'q, Q: Hash + Eq + ?Sized>(&'m self, key: &'q Q) -> (Wanted<'m, 'q, Q>, Pin)
     where
         K: Borrow<Q>,
     {
         let hash = self.hash(key);
         let wanted = self.wanted(hash, key);
-        // Before the pin and the clock: these fill the time, and the processor's window.
-        wanted.fetch();
+        // After the start of the fetch: the pin fills the time.
         (wanted, self.store.engine.pin())
     }
 
     #[inline(always)]
-    fn wanted<'q, Q: Eq + ?Sized>(&'q self, hash: u32, key: &'q Q) -> Wanted<'q, Q> {
+    fn wanted<'m, 'q, Q: Eq + ?Sized>(&'m self, hash: u32, key: &'q Q) -> Wanted<'m, 'q, Q> {
         Wanted::new(&self.store.engine.keys, hash, key)
     }
 }

@@ -202,8 +202,8 @@ where
             return Err(InsertError::of(offer.into_pair(), error));
         }
         loop {
-            let pin = store.engine.pin();
-            match store.put(&pin, &mut offer, lifetime, replaces) {
+            let (likely, pin) = (offer.likely(), store.engine.pin());
+            match store.put(&pin, &mut offer, likely, lifetime, replaces) {
                 Put::Done(Entered { new, old, closed }) => {
                     let new = (new.lend(), new.place());
                     return Ok(Settled::new(store, pin, new, (old, closed)));

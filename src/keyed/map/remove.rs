@@ -1,7 +1,6 @@
 //! Removing: one entry, or all for which a condition holds.
 
 use super::ExpiringMap;
-use crate::core::engine::Pin;
 use crate::keyed::living::Notice;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{RemovalCause, Walk, Wanted};
@@ -55,7 +54,7 @@ where
     #[inline(always)]
     pub(super) fn remove_hashed<Q: Eq + ?Sized>(
         &self,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'_, '_, Q>,
     ) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -69,21 +68,19 @@ where
                 return Some(Notice { ended, cause }.told());
             }
         }
-        self.remove_changed(pin, wanted)
+        drop(pin);
+        self.remove_changed(wanted.likely.hash, wanted.key)
     }
 
     /// As [`remove_hashed`](Self::remove_hashed), of an entry that has changed meanwhile, or whose
     /// time is up.
     #[cold]
     #[inline(never)]
-    fn remove_changed<Q: Eq + ?Sized>(
-        &self,
-        pin: Pin,
-        wanted: Wanted<'_, Q>,
-    ) -> Option<Removed<'_, K, V>>
+    fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<Removed<'_, K, V>>
     where
         K: Borrow<Q>,
     {
+        let (wanted, pin) = (self.wanted(hash, key), self.store.engine.pin());
         let (ended, is_living) = loop {
             let found = self.store.find(&pin, wanted)?;
             let is_living = self.store.is_living(&found);

@@ -136,7 +136,7 @@ where
         self.store().engine.keys.hash_by(&self.hasher, key)
     }
 
-    fn wanted<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> Wanted<'q, Q> {
+    fn wanted<'m, 'q, Q: Hash + Eq + ?Sized>(&'m self, key: &'q Q) -> Wanted<'m, 'q, Q> {
         Wanted::new(&self.store().engine.keys, self.hash(key), key)
     }
 
@@ -197,14 +197,14 @@ where
         let hash = self.hash(&key);
         let mut offer = store.offer(hash, key, Some(Given::new(value)));
         loop {
-            let pin = store.engine.pin();
+            let (likely, pin) = (offer.likely(), store.engine.pin());
             let attempt = match store.deadline(timeout) {
                 Err(bad) => Err(bad.into()),
                 // After the clock reading: the entry that is replaced is as it is now.
-                Ok(deadline) => match store.find(&pin, offer.wanted()) {
-                    None => offer.enter(&pin, Term::until(deadline)),
-                    Some(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
-                    Some(found) => offer.replace(&pin, &found, Term::until(deadline)),
+                Ok(deadline) => match store.find_or_open(&pin, offer.wanted(likely)) {
+                    Err(open) => offer.enter(&pin, open, Term::until(deadline)),
+                    Ok(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
+                    Ok(found) => offer.replace(&pin, &found, Term::until(deadline)),
                 },
             };
             let attempt = attempt.map(|Entered { old, closed, .. }| (old, closed));

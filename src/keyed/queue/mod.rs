@@ -123,7 +123,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         &self.shared.store
     }
 
-    fn wanted<'q, Q: Hash + Eq + ?Sized>(&'q self, key: &'q Q) -> Wanted<'q, Q>
+    fn wanted<'m, 'q, Q: Hash + Eq + ?Sized>(&'m self, key: &'q Q) -> Wanted<'m, 'q, Q>
     where
         K: Borrow<Q>,
     {

@@ -22,9 +22,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let hash = self.hash(&key);
         let (mut offer, mut lost) = (store.offer(hash, key, Some(())), None);
         loop {
-            let pin = store.engine.pin();
-            let attempt = match store.find(&pin, offer.wanted()) {
-                Some(found) => match store.renew(&found, &mut lost, timeout, false) {
+            let (likely, pin) = (offer.likely(), store.engine.pin());
+            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
+                Ok(found) => match store.renew(&found, &mut lost, timeout, false) {
                     Ok(Some(Touched::Renewed(deadline))) => {
                         return Ok(Updated::Renewed { expiry: since_start(store, deadline) })
                     }
@@ -33,9 +33,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                     Err(bad) => Err(bad.into()),
                 },
                 // The clock is read for each attempt: what went before may have taken its time.
-                None => match store.deadline(timeout) {
+                Err(open) => match store.deadline(timeout) {
                     Ok(deadline) => {
-                        let entered = offer.enter(&pin, Term::until(deadline));
+                        let entered = offer.enter(&pin, open, Term::until(deadline));
                         entered.map(|Entered { new, closed, .. }| (new.place(), closed, deadline))
                     }
                     Err(bad) => Err(bad.into()),

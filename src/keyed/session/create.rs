@@ -121,9 +121,9 @@ impl<T: Send + 'static> SessionTracker<T> {
         let (timeout, hash) = (seat.timeout(), self.hash(id));
         let (mut offer, mut lost) = (store.offer(hash, id, Some(seat)), None);
         loop {
-            let pin = store.engine.pin();
-            let attempt = match store.find(&pin, offer.wanted()) {
-                Some(found) => match there(&found, &mut lost) {
+            let (likely, pin) = (offer.likely(), store.engine.pin());
+            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
+                Ok(found) => match there(&found, &mut lost) {
                     Ok(Some(made)) => {
                         drop(pin);
                         return Ok(Err((made, offer.into_pair().1)));
@@ -132,8 +132,8 @@ impl<T: Send + 'static> SessionTracker<T> {
                     Err(bad) => Err(bad.into()),
                 },
                 // The clock is read for each attempt: what went before may have taken its time.
-                None => match store.deadline(self.granted(timeout)) {
-                    Ok(deadline) => offer.enter(&pin, Term::until(deadline)),
+                Err(open) => match store.deadline(self.granted(timeout)) {
+                    Ok(deadline) => offer.enter(&pin, open, Term::until(deadline)),
                     Err(bad) => Err(bad.into()),
                 },
             };

@@ -64,7 +64,7 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
 
     fn prepare(&self, _: Slot<'_, Pair<K, V>>, hash: &AtomicU32, _: Lease) {
         let hash = hash.load(Ordering::Relaxed);
-        self.store().engine.keys.index_of(hash).fetch_oldest(hash);
+        self.store().engine.keys.likely(hash);
     }
 
     fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64, _: u64) {

@@ -110,30 +110,28 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'_, '_, Q>,
     ) -> Option<EndedSlot<&Self, K, V>>
     where
         K: Borrow<Q>,
     {
         let found = self.find(pin, wanted)?;
         let ended = self.end(pin, &found, RemovalCause::Removed);
-        ended.or_else(|| self.remove_changed(pin, wanted))
+        ended.or_else(|| self.remove_changed(wanted.likely.hash, wanted.key))
     }
 
     /// As [`remove`](Self::remove), of an entry that has changed meanwhile.
     #[cold]
     #[inline(never)]
-    fn remove_changed<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
-        wanted: Wanted<'_, Q>,
-    ) -> Option<EndedSlot<&Self, K, V>>
+    fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<EndedSlot<&Self, K, V>>
     where
         K: Borrow<Q>,
     {
+        let pin = self.engine.pin();
+        let wanted = Wanted::new(&self.engine.keys, hash, key);
         loop {
-            let found = self.find(pin, wanted)?;
-            if let Some(ended) = self.end(pin, &found, RemovalCause::Removed) {
+            let found = self.find(&pin, wanted)?;
+            if let Some(ended) = self.end(&pin, &found, RemovalCause::Removed) {
                 return Some(ended);
             }
         }

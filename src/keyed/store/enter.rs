@@ -3,7 +3,7 @@
 use super::lookup::Seen;
 use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
 use crate::core::engine::{BadTimeout, Frontend, Pin, Refused, Room};
-use crate::core::index::{Insert, ANYWHERE};
+use crate::core::index::{Insert, Likely, Open, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Unnamed, Vacant};
 use crate::core::slots::Spot;
@@ -127,7 +127,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// The slot of the entry that a key has. The caller is unpinned.
-    fn slot_of<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, Q>) -> Option<u32>
+    fn slot_of<Q: Eq + ?Sized>(&self, wanted: Wanted<'_, '_, Q>) -> Option<u32>
     where
         K: Borrow<Q>,
     {
@@ -245,11 +245,17 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
 
     /// The key that is offered, to be looked up.
     #[inline(always)]
-    pub(in crate::keyed) fn wanted(&self) -> Wanted<'_, K>
+    pub(in crate::keyed) fn wanted(&self, likely: Likely<'s>) -> Wanted<'s, '_, K>
     where
         K: Eq,
     {
-        Wanted::new(&self.store.engine.keys, self.hash, self.key())
+        Wanted::at(likely, self.key())
+    }
+
+    /// Where an entry of that key most likely is. The caller is not pinned yet.
+    #[inline(always)]
+    pub(in crate::keyed) fn likely(&self) -> Likely<'s> {
+        self.store.engine.keys.likely(self.hash)
     }
 
     /// Finds out what the entry weighs. Runs the user's code, unpinned.
@@ -262,12 +268,14 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(())
     }
 
-    /// Puts in an entry of a key that had none just now. The only code of the user's that this runs
+    /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. The
+    /// only code of the user's that this runs
     /// is the key's `Eq`, while key and value are in the slot.
     #[inline(always)]
     pub(in crate::keyed) fn enter<'g>(
         &mut self,
         pin: &'g Pin,
+        open: Option<Open<'_>>,
         term: Term,
     ) -> Result<Entered<'g, 's, K, V>, Hindered>
     where
@@ -285,7 +293,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let new = store.fill(vacant, (hash, self.weight), pair, term, used);
         store.keys(mine, hash).add(1);
         let _telling = mine.telling(term.deadline);
-        let new = match store.engine.keys.index_of(hash).insert_simply(pin, hash, new.id) {
+        let new = match open.is_some_and(|open| open.publish(new.id)) {
             true => new.named(),
             false => self.enter_anywhere(pin, mine, new)?,
         };
@@ -395,6 +403,10 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         K: Eq,
     {
         let (store, hash) = (self.store, self.hash);
+        // As the look-up: mostly a younger table has an open home.
+        if store.engine.keys.index_of(hash).insert_simply(pin, hash, new.id) {
+            return Ok(new.named());
+        }
         // SAFETY: this thread's until it is named; from then on this thread is pinned.
         let (id, key) = (new.id, unsafe { &new.slot.value().0 });
         let mut entering = Entering { offer: self, mine, new: Some(new) };

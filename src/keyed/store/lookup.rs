@@ -1,7 +1,7 @@
 //! Look-up: from a key to the slot that its entry lies in.
 //!
-//! A pinned thread first *glances* at the likeliest place: the key's home in the oldest index
-//! table.
+//! A thread finds the likeliest place, the key's home in the oldest index table, and then pins. It
+//! *glances* there, if that table still is the oldest.
 //!
 //! 1. It loads the home's header, compares the home's words with the hash, and loads the word that
 //!    matches.
@@ -11,51 +11,49 @@
 //!    user's that a look-up runs.
 //!
 //! If no word matches and the home is open at step 2, the key has no entry: a thread publishes the
-//! key in a younger table only after this home is closed. If the home is closed, the thread glances
-//! at the next table.
+//! key in a younger table only after this home is closed. An insertion publishes its slot in that
+//! home by a swap of the header that the thread has loaded first.
 //!
-//! Where keys share a hash, or a lease is `FORWARD`, the thread looks through all places
-//! ([`Seek`]). It loads a slot's lease first, then header and word again, and then compares the
+//! Where the home is closed, keys share a hash, or a lease is `FORWARD`, the thread looks through
+//! all places ([`Seek`]). It loads a slot's lease first, then header and word again, and then compares the
 //! key. Before the second look the slot may be unpublished, and its claimer may take key and value
 //! out again. So the index asks in two steps: `accept` looks at the lease, `confirm` compares the
 //! key.
 
 use super::{Found, Leased, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Keys, Pin};
-use crate::core::index::{Glance, Index, Probe, ANYWHERE};
+use crate::core::index::{Glance, Likely, Open, Probe, ANYWHERE};
 use crate::core::lease::{Lease, State};
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
 use crate::sync::step;
 use std::borrow::Borrow;
 
-/// The key that a caller looks for, or a borrowed form of it, and its hash.
-pub(in crate::keyed) struct Wanted<'q, Q: ?Sized> {
-    hash: u32,
-    /// The index that has the keys of this hash.
-    index: &'q Index,
-    key: &'q Q,
+/// The key that a caller looks for, or a borrowed form of it, and where it most likely is.
+pub(in crate::keyed) struct Wanted<'i, 'q, Q: ?Sized> {
+    pub(in crate::keyed) likely: Likely<'i>,
+    pub(in crate::keyed) key: &'q Q,
 }
 
-impl<Q: ?Sized> Clone for Wanted<'_, Q> {
+impl<Q: ?Sized> Clone for Wanted<'_, '_, Q> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<Q: ?Sized> Copy for Wanted<'_, Q> {}
+impl<Q: ?Sized> Copy for Wanted<'_, '_, Q> {}
 
-impl<'q, Q: Eq + ?Sized> Wanted<'q, Q> {
+impl<'i, 'q, Q: Eq + ?Sized> Wanted<'i, 'q, Q> {
     /// `hash` is the engine's hash of `key`.
     #[inline(always)]
-    pub(in crate::keyed) fn new(keys: &'q Keys, hash: u32, key: &'q Q) -> Self {
-        Wanted { hash, index: keys.index_of(hash), key }
+    pub(in crate::keyed) fn new(keys: &'i Keys, hash: u32, key: &'q Q) -> Self {
+        Wanted { likely: keys.likely(hash), key }
     }
 
-    /// Starts fetching where the key most likely is named.
+    /// A key with the hash of that place.
     #[inline(always)]
-    pub(in crate::keyed) fn fetch(self) {
-        self.index.fetch_oldest(self.hash);
+    pub(in crate::keyed) fn at(likely: Likely<'i>, key: &'q Q) -> Self {
+        Wanted { likely, key }
     }
 
     /// Whether an entry's key is the wanted one. This runs the user's `Eq`.
@@ -73,11 +71,14 @@ pub(in crate::keyed) enum Spotted {
     At(u32, Lease),
 }
 
+/// The entry that a look-up has found; or, if it came to one, the open home where the key would be.
+pub(in crate::keyed) type Sought<'g, K, V> = Result<Found<'g, K, V>, Option<Open<'g>>>;
+
 /// A look-up through all index buckets that may hold a key; see [`Probe`].
 pub(super) struct Seek<'g, 'q, K: 'static, V: 'static, Q: ?Sized> {
     store: &'g Store<K, V>,
     pin: &'g Pin,
-    wanted: Wanted<'q, Q>,
+    wanted: Wanted<'q, 'q, Q>,
     pub(super) seen: Seen<'g, K, V>,
 }
 
@@ -92,7 +93,7 @@ pub(super) enum Seen<'g, K: 'static, V: 'static> {
 impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
     #[inline(always)]
     fn accept(&mut self, id: u32) -> bool {
-        self.seen = self.store.look(self.pin, id, self.wanted.hash, ANYWHERE);
+        self.seen = self.store.look(self.pin, id, self.wanted.likely.hash, ANYWHERE);
         !matches!(self.seen, Seen::Nothing)
     }
 
@@ -153,47 +154,59 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn find<'g, Q: Eq + ?Sized>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'g, '_, Q>,
     ) -> Option<Found<'g, K, V>>
     where
         K: Borrow<Q>,
     {
-        self.find_and(pin, wanted, |_| {})
+        self.sought(pin, wanted, |_| {}).ok()
     }
 
-    /// The entry of a key. This calls `ahead` with the slot that most likely has it, before this
-    /// thread waits for that slot's memory.
+    /// The entry of a key, or where an insertion may put one.
     #[inline(always)]
-    pub(in crate::keyed) fn find_and<'g, Q: Eq + ?Sized>(
+    pub(in crate::keyed) fn find_or_open<'g, Q: Eq + ?Sized>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
-        ahead: impl FnOnce(u32),
-    ) -> Option<Found<'g, K, V>>
+        wanted: Wanted<'g, '_, Q>,
+    ) -> Sought<'g, K, V>
     where
         K: Borrow<Q>,
     {
+        // A replacement writes beside the old slot: that memory comes with the slot's.
+        self.sought(pin, wanted, |id| self.engine.slots.prefetch_note(id))
+    }
+
+    #[inline(always)]
+    fn sought<'g, Q: Eq + ?Sized>(
+        &'g self,
+        pin: &'g Pin,
+        wanted: Wanted<'g, '_, Q>,
+        ahead: impl FnOnce(u32),
+    ) -> Sought<'g, K, V>
+    where
+        K: Borrow<Q>,
+    {
+        let Wanted { likely: Likely { hash, .. }, key } = wanted;
         match self.glance(pin, wanted, ahead) {
-            Glance::There(found) => Some(found),
-            Glance::Absent => None,
-            Glance::Unclear => self.spotted(pin, wanted, self.find_anywhere(pin, wanted)),
+            Glance::There(found) => Ok(found),
+            Glance::Absent(open) => Err(Some(open)),
+            Glance::Unclear => self.spotted(pin, hash, self.find_anywhere(hash, key)).ok_or(None),
         }
     }
 
-    /// What a cold look-up has found under this pin.
+    /// What a cold look-up has found under this pin, or one within it.
     #[inline(always)]
-    pub(in crate::keyed) fn spotted<'g, Q: ?Sized>(
+    pub(in crate::keyed) fn spotted<'g>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+        hash: u32,
         spotted: Spotted,
     ) -> Option<Found<'g, K, V>> {
         let Spotted::At(id, lease) = spotted else {
             return None;
         };
         let slot = self.engine.slots.slot(id)?;
-        let leased = Leased { id, slot, lease, hash: wanted.hash };
-        Some(Found::under(pin, leased, ANYWHERE))
+        Some(Found::under(pin, Leased { id, slot, lease, hash }, ANYWHERE))
     }
 
     /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
@@ -217,47 +230,51 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys
     /// share a hash, a value is just being replaced, or the index grows.
     #[inline(always)]
-    pub(in crate::keyed) fn glance<'g, Q: Eq + ?Sized>(
+    pub(in crate::keyed) fn glance<'g, 'i, Q: Eq + ?Sized>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'i, '_, Q>,
         ahead: impl FnOnce(u32),
-    ) -> Glance<Found<'g, K, V>>
+    ) -> Glance<Found<'g, K, V>, Open<'g>>
     where
         K: Borrow<Q>,
+        'i: 'g,
     {
-        let hash = wanted.hash;
-        let seen = match wanted.index.glance_pinned(pin, hash) {
-            Glance::There(seen) => seen,
-            Glance::Absent => return Glance::Absent,
+        let at = match wanted.likely.glance(pin) {
+            Glance::There(at) => at,
+            Glance::Absent(open) => return Glance::Absent(open),
             Glance::Unclear => return Glance::Unclear,
         };
-        ahead(seen.slot);
-        match self.look(pin, seen.slot, hash, seen.position) {
+        ahead(at.slot);
+        match self.look(pin, at.slot, wanted.likely.hash, at.position) {
             Seen::Entry(found) if wanted.is(&found.pair().0) => Glance::There(found),
             _ => Glance::Unclear,
         }
     }
 
+    /// As [`find`](Self::find), in all tables, and wherever a value is that is just being replaced.
+    /// The caller is pinned. It gives hash and key, and its pin stays in registers.
     #[cold]
     #[inline(never)]
-    pub(super) fn find_anywhere<'g, Q: Eq + ?Sized>(
-        &'g self,
-        pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
-    ) -> Spotted
+    pub(in crate::keyed) fn find_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
     where
         K: Borrow<Q>,
     {
+        let (pin, index) = (self.engine.pin(), self.engine.keys.index_of(hash));
+        // Where the oldest table is migrated, a younger one mostly has an open home.
+        if let Glance::Absent(_) = index.glance_pinned(&pin, hash) {
+            return Spotted::Nowhere;
+        }
+        let wanted = Wanted::new(&self.engine.keys, hash, key);
         loop {
-            let mut seek = self.seek(pin, wanted);
-            if wanted.index.find(wanted.hash, &mut seek).is_none() {
+            let mut seek = self.seek(&pin, wanted);
+            if index.find(hash, &mut seek).is_none() {
                 return Spotted::Nowhere;
             }
             // The slot that the look-up returned is the one that it has seen last.
             match seek.seen {
                 Seen::Entry(found) => return Spotted::At(found.id, found.lease),
-                Seen::Forwarded(tail) => self.swing(pin, wanted.hash, None, tail),
+                Seen::Forwarded(tail) => self.swing(&pin, hash, None, tail),
                 Seen::Nothing => {}
             }
         }
@@ -266,7 +283,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn seek<'g, 'q, Q: ?Sized>(
         &'g self,
         pin: &'g Pin,
-        wanted: Wanted<'q, Q>,
+        wanted: Wanted<'q, 'q, Q>,
     ) -> Seek<'g, 'q, K, V, Q> {
         Seek { store: self, pin, wanted, seen: Seen::Nothing }
     }

@@ -37,7 +37,7 @@ pub use ends::RemovalCause;
 pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
 pub use evict::EvictionPolicy;
-pub(super) use lookup::{Spotted, Wanted};
+pub(super) use lookup::{Sought, Spotted, Wanted};
 pub(super) use renew::Prolonged;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;

@@ -156,7 +156,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        wanted: Wanted<'_, Q>,
+        wanted: Wanted<'_, '_, Q>,
         timeout: Lifetime,
     ) -> Result<bool, BadTimeout>
     where
@@ -164,7 +164,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         match self.prolong_found(pin, self.find(pin, wanted), timeout, false)? {
             Prolonged::Yes => Ok(true),
-            Prolonged::No { seen, lost } => self.touch_again(pin, wanted, timeout, seen, lost),
+            Prolonged::No { seen, lost } => {
+                self.touch_again((wanted.likely.hash, wanted.key), timeout, seen, lost)
+            }
         }
     }
 
@@ -172,19 +174,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// of the one that is `lost`.
     #[cold]
     #[inline(never)]
-    fn touch_again<'g, Q: Eq + ?Sized>(
-        &'g self,
-        pin: &'g Pin,
-        wanted: Wanted<'_, Q>,
+    fn touch_again<Q: Eq + ?Sized>(
+        &self,
+        (hash, key): (u32, &Q),
         timeout: Lifetime,
-        mut seen: Option<Found<'g, K, V>>,
+        mut seen: Option<Found<'_, K, V>>,
         mut lost: Option<Place>,
     ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
     {
+        let pin = self.engine.pin();
+        let wanted = Wanted::new(&self.engine.keys, hash, key);
         loop {
-            let Some(found) = seen.take().or_else(|| self.find(pin, wanted)) else {
+            let Some(found) = seen.take().or_else(|| self.find(&pin, wanted)) else {
                 // A timeout that is out of range is refused also where there is no entry.
                 self.deadline(timeout)?;
                 return Ok(false);
