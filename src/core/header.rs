@@ -120,6 +120,13 @@ impl NextExpiration {
         seen & NEWS != 0 && seen != CLOSED && seen >= Self::urgency(tick)
     }
 
+    /// Whether it is later than `tick`, or never.
+    #[inline(always)]
+    pub(crate) fn is_later_than(&self, tick: u64) -> bool {
+        // survives: as in `get`.
+        self.0.load(Ordering::Acquire) | NEWS < Self::urgency(tick)
+    }
+
     /// Makes the next expiration at most `tick`, and leaves the dirty bit as it is. Only the driver
     /// calls this.
     pub(crate) fn put_back(&self, tick: u64) {

@@ -74,7 +74,7 @@ impl Notices {
     /// Makes sure that the shard's next expiration is `tick` at the latest.
     #[inline]
     pub(super) fn ensure(&self, tick: u64) {
-        if tick < self.next.get().unwrap_or(NEVER) {
+        if self.next.is_later_than(tick) {
             self.next.name(tick);
         }
     }
