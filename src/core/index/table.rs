@@ -245,16 +245,15 @@ impl<const OWN: usize> Table<OWN> {
     pub(super) fn matching(&self, at: usize, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been migrated,
         // and then a younger table, looked at next, must show it (W12).
-        let own = home.matching(hash) & header;
-        match header & BITS >> OWN << OWN {
-            0 => own,
-            _ => own | self.matching_beyond(at, header, hash),
-        }
+        home.matching(hash) & header | self.matching_beyond(at, header, hash)
     }
 
     /// As [`matching`](Self::matching), for the words in overflow buckets.
     #[inline(never)]
     pub(super) fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
+        if header & BITS >> OWN << OWN == 0 {
+            return 0;
+        }
         let mut matching = 0;
         for nth in 0..LINES {
             let shift = OWN + nth * OVER;
