@@ -120,13 +120,17 @@ impl<const OWN: usize> Table<OWN> {
         }
         if matching == 0 {
             // After the words: one that has been migrated meanwhile is in a younger table
-            // (model `w12_a_pinned_glance_beside_a_migrate`).
+            // (model `w12_a_pinned_glance_beside_a_migrate`). Acquire: the caller's second look at
+            // the directory comes after this.
+            // survives: in no model does the table begin another life between the looks.
             return match home.header.load(Ordering::Acquire) & CLOSED {
                 0 => Glance::Absent,
                 _ => Glance::Unclear,
             };
         }
         let position = matching.trailing_zeros() as usize;
+        // Acquire: a thread that finds a mere reservation finds the header changed (model
+        // `w14_a_candidate_that_was_only_reserved`).
         let word = self.word_at(at, home, position).load(Ordering::Acquire);
         Glance::There(Word { home, header, word, position })
     }

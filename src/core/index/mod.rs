@@ -208,7 +208,7 @@ impl Index {
     /// period has begun.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
-        // survives: the table was published before the directory was.
+        // Acquire: the table's buckets are there (`w07_at_home_with_a_migrator` fails without it).
         // SAFETY: set by `new`, and tables are freed only with `self`.
         unsafe { &*self.oldest.load(Ordering::Acquire) }
     }
@@ -217,6 +217,7 @@ impl Index {
     /// Needs no pin: the address is all that this takes.
     #[inline(always)]
     pub(crate) fn fetch_oldest(&self, hash: u32) {
+        // survives: the address is made of fields that are no atomics, which loom does not see.
         // SAFETY: as in `oldest`: tables are freed only with `self`.
         let table = unsafe { &*self.oldest.load(Ordering::Acquire) };
         super::prefetch_at(table.home_of(hash));
