@@ -255,6 +255,7 @@ unsafe impl ZeroValid for Header {
         }
     }
     fn zero(&self) {
+        // survives: headers are not given back.
         self.next.0.store(0, Ordering::Release);
         self.link.store(0, Ordering::Release);
         self.queued.store(false, Ordering::Release);

@@ -53,6 +53,7 @@ impl Orders {
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
+        // survives: as `drains`, whose other side it is.
         self.drain.fetch_min(until, std::sync::atomic::Ordering::Release);
     }
 
@@ -69,6 +70,8 @@ impl Orders {
     /// that finds something left orders it again.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn look(&self) {
+        // survives: no model orders this. The fences of `WaitSet::register` and of
+        // `Admission::parted` order it, and the load and the store in `drive`.
         self.look.store(true, Ordering::Release);
     }
 

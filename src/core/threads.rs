@@ -33,6 +33,8 @@ static FIRST: Row = Row::new();
 /// the largest number of threads that ever ran at once needs, 1024 to a row.
 fn after(row: &'static Row) -> &'static Row {
     // Acquire pairs with `publish`.
+    // survives: in models each thread has its number. This holds for `take`, `give_back` and
+    // `Vacant::keep`, too.
     let mut next = row.next.load(Ordering::Acquire);
     if next.is_null() {
         next = publish(&row.next, Box::into_raw(Box::new(Row::new())), |fresh| {

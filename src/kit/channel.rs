@@ -339,6 +339,7 @@ impl<T> Sender<T> {
         };
         let mut lost = u64::from(!sent);
         // After the item is in. SeqCst: see the drop of a receiver.
+        // survives: as there.
         if self.readers.load(Ordering::SeqCst) == 0 {
             lost += discard(&self.back);
         }

@@ -216,6 +216,8 @@ impl Stores {
     fn run(mut self, outside: &Outside) {
         loop {
             // Acquire: with no handle left, the stacks below have all there will be.
+            // survives: `unpark` follows the store, and the stacks are taken by swaps, in which
+            // loom reads the newest value.
             let deserted = outside.deserted.load(Ordering::Acquire);
             for (number, reaped) in outside.joining.take() {
                 self.all.insert(number, Store { reaped, wants: Wants::Nothing });

@@ -31,6 +31,7 @@ impl Gate {
     pub fn set(&self, open: bool) {
         if open {
             // Pairs with `has_opened`: an instance that is made sees what the user did before.
+            // survives: no model asks `has_opened`.
             self.has_opened.store(true, Ordering::Release);
         }
         // survives: stronger than needed: a full fence follows. The spout that is activated sees

@@ -131,6 +131,22 @@ model!(a_flush_beside_removals, || {
     assert_eq!(rig.metrics().unreclaimed, 0);
 });
 
+// A thread takes the deferred-free lists, and finds nothing, while another thread removes an entry.
+// A later round frees it. Guards: what is wanted is withdrawn by a swap with Acquire. So the thread
+// that withdraws another one's request finds that one's list.
+model!(a_flush_beside_a_removal, || {
+    let rig = at_once(with_10);
+    let a = aside(&rig, |rig| drop(rig.remove(&1)));
+    rig.flush(Duration::ZERO);
+    a.join().unwrap();
+    loom::stop_exploring();
+    for _ in 0..9 {
+        rig.advance(9);
+        rig.drive();
+    }
+    assert_eq!(rig.metrics().unreclaimed, 0);
+});
+
 // W15: a thread replaces a value, and takes the old one out, while a reader may look at it. Guards:
 // `try_into_value` returns the value only after the grace periods.
 model!(w15_get_and_take, large, || {

@@ -6,8 +6,8 @@ use expiry::model::{Inserted, Mail};
 use expiry::{Ack, AckError, Done, Reason, RemovalCause, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom_tests::{
-    after, all, aside, beside, bounded, deep, fill, index, index_with, large, model, preemptions,
-    thread, MapRig, Rig, EITHER,
+    after, all, aside, at_once, beside, bounded, deep, fill, index, index_with, large, model,
+    preemptions, thread, MapRig, Rig, EITHER,
 };
 use std::sync::Arc;
 
@@ -152,8 +152,8 @@ fn w12_migrate_over_beside_a_reservation() {
 }
 
 // W12 where an init reserves the word in the index bucket itself, and gives it back. The word's key
-// has come and been migrated away since the init read the header. Guards: reserving is AcqRel
-// there, giving back Release.
+// has come and been migrated away since the init read the header. Guards: giving back is a
+// Release.
 model!(
     w12_migrate_over_beside_a_reservation_at_home,
     bounded(preemptions().saturating_sub(1)),
@@ -262,6 +262,24 @@ model!(grace_another_puts_a_table_to_use, || {
     a.join().unwrap();
     index.migrate(100);
     assert_eq!((all(&index, 4), all(&index, 5)), (vec![2], vec![1]));
+});
+
+// As [`grace_another_puts_a_table_to_use`], by an insertion into a full table: its thread was
+// pinned, which fences, before it took the table. Guards: as there.
+model!(grace_a_pinned_thread_puts_a_table_to_use, || {
+    let index = index_with(&[(5, 1)]);
+    at_once(|| {
+        index.grow();
+        index.migrate(100);
+        index.turn();
+        index.shrink();
+        index.migrate(100);
+        fill(&index, &[(4, 2)]);
+    });
+    let a = aside(&index, |index| index.turn());
+    assert_eq!(index.insert(6, 3, NOBODY), Inserted::Done);
+    assert_eq!(all(&index, 6), [3]);
+    a.join().unwrap();
 });
 
 // A slot goes onto the deferred-free list while a driver empties it. Guards: the swap that pushes

@@ -67,11 +67,12 @@ impl<T: 'static> Trees<T> {
             return false;
         };
         loop {
-            // The lease is read first: the key cannot be older than the lease's root.
+            // The lease is read first, with Acquire: the key cannot be older than the lease's root.
+            // If it is a later root's, the swap of the lease fails.
             let lease = slot.lease();
             let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()
-                && slot.fields().key.load(Ordering::Acquire) == seen.key;
+                && slot.fields().key.load(Ordering::Relaxed) == seen.key;
             // The init of a chosen root that the index does not lead to yet owns its slot
             // (`fail_all_beside_an_init` fails without this look).
             let live = Occupant { id: seen.id, slot, lease };

@@ -57,6 +57,8 @@ unsafe impl<T> ZeroValid for Tree<T> {
     }
     fn zero(&self) {
         for word in [&self.key, &self.word, &self.owner] {
+            // survives: a thread that reads this zero under an old lease changes a word that the
+            // next claimer sets.
             word.store(0, Ordering::Release);
         }
     }
@@ -148,6 +150,8 @@ pub(super) fn read<T: 'static>(
 ) -> Option<(u64, Lease)> {
     let tree = slot.fields();
     let word = tree.word.load(Ordering::Acquire);
+    // Acquire: a thread that reads the key of the next occupant does not read the lease of the one
+    // before (`an_early_ack_beside_a_root_of_the_same_hash` fails without it).
     let same = tree.key.load(Ordering::Acquire) == key;
     let lease = slot.lease();
     (same && lease.is_in(states)).then_some((word, lease))

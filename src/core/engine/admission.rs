@@ -189,7 +189,7 @@ impl Admission {
         if let (Some(now), Some(permits)) = (&self.limit, &self.permits) {
             let before = now.swap(limit, std::sync::atomic::Ordering::Relaxed);
             if limit < before {
-                permits.fetch_sub(before - limit, Ordering::AcqRel);
+                permits.fetch_sub(before - limit, Ordering::Relaxed);
             } else {
                 self.give_back(limit - before);
             }

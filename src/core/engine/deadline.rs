@@ -404,6 +404,7 @@ impl Deadlines {
         self.earliest.fetch_max(caught_up.saturating_sub(QUARTER), Relaxed);
         // Release, with `furthest`: a thread that finds a deadline which another one has set by
         // this finds the earliest tick, too.
+        // survives: both are standard atomics, which loom does not see.
         self.caught_up.fetch_max(caught_up, Release);
     }
 

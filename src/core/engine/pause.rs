@@ -248,6 +248,9 @@ impl Stalls {
     /// takes it.
     pub(super) fn promises(&self, has_reaper: bool) -> Option<u64> {
         let watch = self.watch.as_ref().filter(|_| !has_reaper)?;
+        // Acquire: the wait time is worked out after this. An older one could take the place of the
+        // expectation that a round has left.
+        // survives: no model of stalls asks for a wait time. This holds for `promised`, too.
         Some(watch.expected.load(Ordering::Acquire))
     }
 

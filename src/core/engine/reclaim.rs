@@ -216,6 +216,8 @@ impl Reclaim {
         put_off: impl Fn(u64) -> u64,
     ) -> Option<Due> {
         self.waiting.enter(|waiting| {
+            // Acquire: this thread finds the list whose thread asked for it
+            // (`a_flush_beside_a_removal` fails without it).
             let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
             // One batch in its first period at a time: what comes meanwhile goes into the next one.
             // So there are few batches, however long a period takes and however much ends in it.

@@ -18,7 +18,8 @@ impl Index {
     /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.
     pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
         let (place, state) = (&self.tables[class], &self.states[class]);
-        // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed.
+        // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed
+        // (`grace_a_pinned_thread_puts_a_table_to_use` fails without it).
         if state.compare_exchange(UNUSED, IN_USE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(false);
         }
@@ -29,6 +30,7 @@ impl Index {
             let table = match Table::map(MIN_CLASS + class as u32).and_then(boxed) {
                 Ok(table) => table,
                 Err(error) => {
+                    // survives: no model runs out of memory.
                     state.store(UNUSED, Ordering::Release);
                     return Err(error);
                 }

@@ -127,13 +127,17 @@ impl<const OWN: usize> Table<OWN> {
         }
         if matching == 0 {
             // After the words: one that has been migrated meanwhile is in a younger table
-            // (model `w12_a_pinned_glance_beside_a_migrate`).
+            // (model `w12_a_pinned_glance_beside_a_migrate`). Acquire: the caller's second look at
+            // the directory comes after this.
+            // survives: in no model does the table begin another life between the looks.
             return match home.header.load(Ordering::Acquire) & CLOSED {
                 0 => Glance::Absent(header),
                 _ => Glance::Unclear,
             };
         }
         let position = matching.trailing_zeros() as usize;
+        // Acquire: a thread that finds a mere reservation finds the header changed (model
+        // `w14_a_candidate_that_was_only_reserved`).
         let word = self.word_at(at, home, position).load(Ordering::Acquire);
         Glance::There(Word { home, header, word, position })
     }
@@ -261,6 +265,7 @@ impl Index {
     /// Where a key of this hash most likely is. Starts fetching that.
     #[inline(always)]
     pub(crate) fn likely(&self, hash: u32) -> Likely<'_> {
+        // survives: the address is made of fields that are no atomics, which loom does not see.
         // SAFETY: as in `oldest`: tables are freed only with `self`.
         let likely = Likely::at(self, unsafe { &*self.oldest.load(Ordering::Acquire) }, hash);
         prefetch_at(likely.home);

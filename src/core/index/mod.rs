@@ -208,7 +208,7 @@ impl Index {
     /// period has begun.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
-        // survives: the table was published before the directory was.
+        // Acquire: the table's buckets are there (`w07_at_home_with_a_migrator` fails without it).
         // SAFETY: set by `new`, and tables are freed only with `self`.
         unsafe { &*self.oldest.load(Ordering::Acquire) }
     }

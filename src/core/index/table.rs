@@ -80,6 +80,8 @@ unsafe impl<const OWN: usize> ZeroValid for Home<OWN> {
         Home { header: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) }
     }
     fn zero(&self) {
+        // Release: a look-up that is not pinned and reads one of these sees the directory changed.
+        // survives: as the header's second load in `Table::glance`.
         self.header.store(0, Ordering::Release);
         for word in &self.words {
             word.store(0, Ordering::Release);
@@ -143,6 +145,8 @@ struct Reserved<'a> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
+        // Release: a thread that reads the 0 also sees that the word which was there before has
+        // left (`w12_migrate_over_beside_a_reservation_at_home` fails without it).
         self.word.store(0, Ordering::Release);
     }
 }
@@ -314,7 +318,10 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Reserves one of the `free` positions, for `value`.
+    /// Reserves one of the `free` positions, for `value`. Acquire pairs with the removal that left
+    /// the place free.
+    // survives: a place is given back after a swap of the header that failed. There loom reads the
+    // newest header; hardware may not.
     #[inline(always)]
     fn reserve(&self, at: usize, home: &Home<OWN>, free: u64, value: u64) -> Option<usize> {
         bits(free).find(|&position| {
@@ -336,6 +343,7 @@ impl<const OWN: usize> Table<OWN> {
         };
         let is_in = home.believe(header, position);
         if !is_in {
+            // Release: as the drop of `Reserved`.
             self.word_at(at, home, position).store(0, Ordering::Release);
         }
         is_in
@@ -413,6 +421,8 @@ impl<const OWN: usize> Table<OWN> {
         loop {
             let header = home.header.load(Ordering::Acquire);
             let position = bits(self.matching(at, home, header, hash)).find(|&position| {
+                // Acquire, as in `swing`: the slot's lease is its present occupant's.
+                // survives: it takes a swing between this load and that of `matching`.
                 let word = self.word_at(at, home, position).load(Ordering::Acquire);
                 wanted(word) && is_it(slot_of(word))
             })?;

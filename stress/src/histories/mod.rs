@@ -203,6 +203,4 @@ fn explain<S: Subject>(recorded: &Recorded<S>, checks: &Checks, round: u64) -> (
 }
 
 #[cfg(test)]
-mod check_tests;
-#[cfg(test)]
 mod model_tests;

@@ -54,6 +54,10 @@ impl<T: 'static> Trees<T> {
     /// root's init comes before that, or the entry expires, the outcome names no culprit.
     fn name_culprit(&self, found: &Found<'_, T>, mut failed: Lease, key: u64, by: u64) {
         let target = self.target(key, failed.generation());
+        // Acquire, also where the swap fails: a thread that reads a later occupant's word reads no
+        // older lease.
+        // survives: `s10_a_culprit_of_an_early_root` is too large to be explored to its end. This
+        // holds for the swap, too.
         let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {
             // The word is read first: if the lease is the same, so is the occupant. Acks that have
@@ -64,10 +68,11 @@ impl<T: 'static> Trees<T> {
                 return;
             }
             failed = now;
+            // Relaxed: the swap of the lease publishes the culprit.
             match found.slot.fields().word.compare_exchange(
                 word,
                 target ^ by,
-                Ordering::AcqRel,
+                Ordering::Relaxed,
                 Ordering::Acquire,
             ) {
                 Ok(_) => break,

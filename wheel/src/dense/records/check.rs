@@ -1,6 +1,6 @@
 //! What the validator and the tests look at.
 
-use super::{Broom, Lists, BLOCK, NONE};
+use super::{Lists, BLOCK, NONE};
 
 impl Lists {
     /// Checks that each block is in one list or in the pool, once, and how they hang together.
@@ -43,7 +43,7 @@ impl Lists {
     /// Whether the broom stands on the first block of a list.
     #[cfg(test)]
     pub(in crate::dense) fn is_swept(&self, head: u32) -> bool {
-        let Broom { head: at, behind } = self.broom;
+        let super::Broom { head: at, behind } = self.broom;
         at == head && behind != NONE && behind == self.lists[head as usize].first
     }
 

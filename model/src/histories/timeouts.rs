@@ -2,8 +2,8 @@
 //! interval later. It is woken once, by the waker of the latest poll. It is refused only where the
 //! capacity is used up, and leaves nothing behind.
 
-use crate::shared::{set, EXPRESSED};
-use crate::{perhaps, steps};
+use super::shared::{set, EXPRESSED};
+use super::{perhaps, steps};
 use arbitrary::{Result, Unstructured};
 use expiry::timeouts::{Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts};

@@ -1,6 +1,6 @@
 //! `RotatingMap`, beside Storm's definition of it.
 
-use crate::{each, Found, Histories};
+use super::{each, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::RotatingMap;
 use proptest::prelude::*;

@@ -12,7 +12,7 @@
 //! is a violation before its beginning and a missing one is a violation after its end. While the
 //! clock only goes forwards, both are the same instant.
 
-use crate::shared::LONGEST;
+use crate::histories::shared::LONGEST;
 use expiry::{Ack, AckError, Done, Lifetime, LifetimeError, Reason, Root, RootId};
 use std::collections::HashMap;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use crate::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
-use crate::{capacity, each, perhaps, Found, Histories};
+use super::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
+use super::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Lifetime, LifetimeError, PendingTable, Polled, StoreError, Ticket};
 use proptest::prelude::*;

@@ -2,7 +2,7 @@
 //! simulated time. Each message of a spout is acked or given up once, and never are more pending
 //! than may be.
 
-use crate::perhaps;
+use super::perhaps;
 use arbitrary::{Result, Unstructured};
 use expiry::ManualClock;
 use expiry_topology::{

@@ -1,9 +1,9 @@
 //! `SessionTracker`: every result, and all that there is.
 
-use crate::shared::{
+use super::shared::{
     interval, nanos, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST,
 };
-use crate::{capacity, each, perhaps, Found, Histories};
+use super::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{NewSession, Session, SessionError, SessionId, SessionInfo, SessionTracker};
 use expiry::{StoreError, TokenError, Tracked};

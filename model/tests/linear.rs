@@ -1,4 +1,4 @@
-//! The checker itself: histories at random, against every order there is.
+//! The checker, `model::linear`: histories at random, against every order there is.
 
 use model::linear::{check, Call, Model, Span, Then};
 use rand::rngs::SmallRng;
@@ -56,24 +56,6 @@ fn call(began: u64, ended: u64, did: Did) -> Call<Did> {
 
 fn is_linearizable(calls: &[Call<Did>]) -> bool {
     check::<Register>(0, calls).is_ok()
-}
-
-/// Judges a table: lines of histories that have an explanation (`ok`), and of those that have none
-/// (`no`), with `|` between them. A line with `=` is how the histories below it begin; one with `*`
-/// is a remark. In a history there is `;` between calls.
-pub fn judge(table: &str, is_explained: fn(&str) -> bool) {
-    let mut beginning = "";
-    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-        match first {
-            "=" => beginning = rest,
-            "ok" | "no" => rest.split('|').for_each(|history| {
-                let history = format!("{beginning};{history}");
-                assert_eq!(is_explained(&history), first == "ok", "{history}");
-            }),
-            _ => assert_eq!(first, "*"),
-        }
-    }
 }
 
 /// Tries every order, as the definition has it.

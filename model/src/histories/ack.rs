@@ -3,8 +3,8 @@
 mod drive;
 mod model;
 
-use crate::shared::shards;
-use crate::{each, perhaps, Found, Histories};
+use super::shared::shards;
+use super::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use drive::{Keys, Kind, Move, Op, Pick, Run, Setup, Xor, YEAR};
 use expiry::ShutdownMode;

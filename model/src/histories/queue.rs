@@ -1,8 +1,8 @@
 //! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
 //! the wait time after each step, and the contents.
 
-use crate::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
-use crate::{capacity, each, perhaps, Found, Histories};
+use super::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
+use super::{capacity, each, from_bytes, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Expired, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
 use proptest::prelude::*;
@@ -27,10 +27,10 @@ impl<K> Queue<K> {
 }
 
 /// Runs a history of a queue of integers, or of strings.
-pub(crate) fn from_bytes(bytes: &[u8]) {
+pub(crate) fn queue(bytes: &[u8]) {
     match bytes.first() {
-        Some(first) if first & 1 == 1 => crate::from_bytes(&bytes[1..], |_| Ok(Queue::<u64>::KEPT)),
-        Some(_) => crate::from_bytes(&bytes[1..], |_| Ok(Queue::<String>::KEPT)),
+        Some(first) if first & 1 == 1 => from_bytes(&bytes[1..], |_| Ok(Queue::<u64>::KEPT)),
+        Some(_) => from_bytes(&bytes[1..], |_| Ok(Queue::<String>::KEPT)),
         None => {}
     }
 }

@@ -1,8 +1,8 @@
 //! Makes the same calls on a tracker and on the oracle, and compares everything visible.
 
 use super::model::{Counts, Ended, Entry, Limits, Model, Time};
-use crate::shared::{same, set, Told, LONGEST};
-use crate::Found as Check;
+use crate::histories::shared::{same, set, Told, LONGEST};
+use crate::histories::Found as Check;
 use expiry::{
     edge, AckError, AckTracker, Lifetime, ManualClock, Outcome, Reason, Root, RootId, ShutdownMode,
 };

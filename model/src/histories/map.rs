@@ -3,8 +3,8 @@
 
 mod times;
 
-use crate::shared::{same, set, Told};
-use crate::{each, perhaps, Found, Histories};
+use super::shared::{same, set, Told};
+use super::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{ExpiringMap, LifetimeError, LoadError, ManualClock, RemovalCause, StoreError};

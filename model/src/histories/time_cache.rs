@@ -2,8 +2,8 @@
 //! When the window is over, no look-up finds it, and the listener has received it. In between
 //! either may be so, but a value that has gone stays away (D2, M2, M4).
 
-use crate::shared::{Time, Told};
-use crate::steps;
+use super::shared::{Time, Told};
+use super::steps;
 use arbitrary::{Result, Unstructured};
 use expiry::TimeCacheMap;
 use std::collections::BTreeMap;
