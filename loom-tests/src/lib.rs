@@ -202,7 +202,8 @@ pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'st
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 100_000;
-    builder.max_permutations = Some(most);
+    // The checker stops before the execution of this number.
+    builder.max_permutations = Some(most.saturating_add(1));
     builder.max_duration = limit();
     // How often it looks whether these are enough.
     builder.checkpoint_interval = 100;

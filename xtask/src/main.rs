@@ -126,6 +126,7 @@ fn deep_loom() -> Step {
         .with("EXPIRY_LOOM_PREEMPTIONS", "4")
         .with("EXPIRY_LOOM_SECONDS", "300")
         .with("EXPIRY_LOOM_PROGRAMS", "500")
+        .with("EXPIRY_LOOM_EXECUTIONS", "20000")
 }
 
 /// The tests on brokers of a version.

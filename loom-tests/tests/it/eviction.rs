@@ -1,7 +1,7 @@
 //! Eviction beside other calls: each entry ends once, and the bound holds.
 
 use expiry::{RemovalCause, StoreError};
-use loom_tests::{aside, at_once, beside, bounded, costly, light, model, MapRig};
+use loom_tests::{aside, at_once, beside, bounded, costly, model, MapRig};
 
 /// A full map that evicts: value 10 under key 1, of at most so many entries.
 fn full(capacity: usize) -> MapRig {
@@ -70,7 +70,7 @@ model!(eviction_beside_a_read, || {
 });
 
 // Two threads evict at once, from a map of two. Guards: each ends another entry, or looks again.
-model!(two_evictions, light, || {
+model!(two_evictions, costly(1, 3), || {
     let rig = full(2);
     at_once(|| drop(rig.insert(2, 20).unwrap()));
     assert_eq!(beside(&rig, |rig| rig.try_put(3, 30), |rig| rig.try_put(4, 40)), (Ok(()), Ok(())));

@@ -326,7 +326,7 @@ fn run(program: &Program) {
 /// halves, which can run at the same time.
 fn generated_programs(half: usize) {
     let programs = setting("EXPIRY_LOOM_PROGRAMS", 40);
-    let most = setting("EXPIRY_LOOM_EXECUTIONS", 20_000);
+    let most = setting("EXPIRY_LOOM_EXECUTIONS", 5_000);
     let first = setting("EXPIRY_LOOM_FIRST_PROGRAM", 0);
     let (mut executions, mut cut) = (0, 0);
     for seed in (first..first + programs).skip(half).step_by(2) {

@@ -2,7 +2,7 @@
 
 use expiry::expiring_map::{Compute, Loaded};
 use expiry::LoadError;
-use loom_tests::{aside, at_once, beside, bounded, larger, model, MapRig, Task, TICK};
+use loom_tests::{aside, at_once, beside, costly, large, model, MapRig, Task, TICK};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ model!(a_load_beside_a_computed_removal, || {
 
 // A key is given another value during its load, and that expires. Guards: an insertion invalidates
 // the load.
-model!(a_load_beside_an_insertion_that_ends, bounded(2), || {
+model!(a_load_beside_an_insertion_that_ends, costly(1, 2), || {
     let rig = used();
     let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
     let a = aside(&rig, |rig| {
@@ -103,8 +103,8 @@ fn beside_a_reload(change: impl FnOnce(&MapRig) + Send + 'static) -> MapRig {
 
 // A key is given another value during a reload. Guards: the reload takes the place of the very
 // entry that it has begun with.
-model!(a_reload_beside_an_insertion, larger, || {
-    let rig = beside_a_reload(|rig| drop(rig.insert(1, 3).unwrap()));
+model!(a_reload_beside_an_insertion, large, || {
+    let rig = beside_a_reload(|rig| at_once(|| drop(rig.insert(1, 3).unwrap())));
     assert_eq!(rig.get(), Some(3));
 });
 

@@ -1,7 +1,7 @@
 //! Values under tickets: each leaves once, and a stale ticket reaches no other value.
 
 use expiry::{ManualClock, PendingEntry, PendingMap, PendingTable, Ticket};
-use loom_tests::{beside, bounded, model, TICK};
+use loom_tests::{beside, bounded, light, model, TICK};
 
 /// A table without a reaper, of one shard, on a manual clock. One value is due after a tick.
 #[derive(Clone)]
@@ -167,7 +167,7 @@ model!(g2_replace_beside_a_shutdown, || {
 
 // An insertion gives key and value back beside the shutdown, and a look-up that compares the key.
 // Guards: the key is taken only where no thread is pinned that may have found the slot.
-model!(g2_a_refused_key_beside_a_look_up, || {
+model!(g2_a_refused_key_beside_a_look_up, light, || {
     let rig = ByKey::new();
     let inserts = |rig: &ByKey| match rig.map.insert(8, 2, TICK * 10) {
         Ok(_) => 0,

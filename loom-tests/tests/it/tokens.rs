@@ -3,7 +3,7 @@
 
 use expiry::{Ack, AckError, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason};
 use expiry::{Root, ShutdownMode};
-use loom_tests::{at_once, beside, builder, large, model, Kept, TICK};
+use loom_tests::{at_once, beside, builder, costly, model, Kept, TICK};
 use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -151,7 +151,7 @@ model!(an_ack_beside_a_timeout_returns_one_token, || {
     an_ack_beside_a_timeout(|rig| rig.issue(3).unwrap().into());
 });
 
-model!(an_ack_of_a_chosen_root_beside_a_timeout_returns_one_token, large, || {
+model!(an_ack_of_a_chosen_root_beside_a_timeout_returns_one_token, costly(1, 2), || {
     an_ack_beside_a_timeout(|rig| {
         rig.init(3).unwrap();
         1.into()

@@ -429,7 +429,7 @@ model!(w05_a_batch_beside_a_poll, || {
 
 // W8 for a batch: all that it returns has an outcome, and nothing else has. Guards: the batch keeps
 // a slot block's roots if the shutdown has delivered their outcomes, and undoes them if not.
-model!(w08_shutdown_beside_a_batch, || {
+model!(w08_shutdown_beside_a_batch, light, || {
     let rig = Rig::new();
     let a = aside(&rig, |rig| {
         let mut roots = Vec::new();

@@ -15,10 +15,10 @@
 //! home by a swap of the header that the thread has loaded first.
 //!
 //! Where the home is closed, keys share a hash, or a lease is `FORWARD`, the thread looks through
-//! all places ([`Seek`]). It loads a slot's lease first, then header and word again, and then compares the
-//! key. Before the second look the slot may be unpublished, and its claimer may take key and value
-//! out again. So the index asks in two steps: `accept` looks at the lease, `confirm` compares the
-//! key.
+//! all places ([`Seek`]). It loads a slot's lease first, then header and word again, and then
+//! compares the key. Before the second look the slot may be unpublished, and its claimer may take
+//! key and value out again. So the index asks in two steps: `accept` looks at the lease, `confirm`
+//! compares the key.
 
 use super::{Found, Leased, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Keys, Pin};
