@@ -63,8 +63,9 @@ impl<'i, 'q, Q: Eq + ?Sized> Wanted<'i, 'q, Q> {
     }
 }
 
-/// Where a cold function has found an entry, and its lease then. This fits two registers. So the
-/// caller's own [`Found`] does not have to be in memory, from which it would wait for it.
+/// Where a cold function has found an entry, and its lease then. It returns this in two registers.
+/// If it returned a [`Found`], which takes memory, the compiler would also store and load the
+/// caller's own.
 #[derive(Clone, Copy)]
 pub(in crate::keyed) enum Spotted {
     Nowhere,
