@@ -232,16 +232,17 @@ fn keys_of_one_hash_do_not_make_the_table_grow() {
     }
     assert!((38..45).all(|slot| matches!(beside(slot), Insert::Done)));
     assert_eq!(index.shape(), (1, words), "15 others have room");
-    // They are counted in all tables.
+    // They are counted in all tables, and while there are more than one, one more is taken.
     let mut slot = 1000;
     while index.shape().0 == 1 {
         assert!(insert(&index, slot));
         slot += 1;
     }
+    assert!(matches!(alike(101), Insert::Done));
     assert!(matches!(alike(100), Insert::Alike));
+    index.remove(5, 101);
     index.remove(5, 3);
     assert!(matches!(alike(100), Insert::Done));
-    assert!(matches!(alike(3), Insert::Alike));
     assert!(matches!(alike(5), Insert::Found));
     migrate(&index);
     let there = |slot| index.find(5, &mut |found| found == slot).is_some();

@@ -2,7 +2,7 @@
 //! visible to the other, by each way in which the other can learn of it.
 
 use crate::index_growth::{found_meanwhile, one_of_two};
-use expiry::model::{Inserted, Mail};
+use expiry::model::{Index, Inserted, Mail};
 use expiry::{Ack, AckError, Done, Reason, RemovalCause, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom_tests::{
@@ -87,18 +87,34 @@ model!(s10_a_culprit_of_an_early_root, deep(3), || {
 
 const NOBODY: fn(u32) -> bool = |_| false;
 
-// One place is left for keys of this hash, and two inserts come while the index grows: one is
-// refused. Guards: the words are counted under the header that the publication expects, and in the
-// older tables.
+// One place is left for keys of this hash, and two inserts come: one is refused. Guards: the words
+// are counted under the header that the publication expects.
 model!(the_last_place_of_a_hash, || {
-    let index = index_with(&[(5, 1), (5, 2)]);
+    let index = index();
+    // To a table with room for more.
+    for _ in 0..2 {
+        index.grow();
+        index.migrate(100);
+    }
+    fill(&index, &[(5, 1), (5, 2)]);
     let (a, b) =
         beside(&index, |index| index.insert(5, 3, NOBODY), |index| index.insert(5, 4, NOBODY));
     let mut came = [a, b];
     came.sort_by_key(|inserted| *inserted == Inserted::Alike);
     assert_eq!(came, [Inserted::Done, Inserted::Alike]);
-    index.migrate(100);
-    assert_eq!(all(&index, 5).len(), 3);
+    // While the index grows there is one place more: words in older tables count.
+    index.grow();
+    assert_eq!([6, 7].map(|slot| index.insert(5, slot, NOBODY)), [Inserted::Done, Inserted::Alike]);
+});
+
+// One place is left for keys of this hash, and the others are migrated. Guards: a thread that has
+// counted words and their copies does not refuse the key.
+model!(the_last_place_of_a_hash_beside_a_migrate, bounded(1), || {
+    let index = index_with(&[(5, 1), (5, 2)]);
+    index.grow();
+    let inserts = |index: &Arc<Index>| index.insert(5, 3, NOBODY);
+    let (_, came) = beside(&index, |index| index.migrate(100), inserts);
+    assert_eq!(came, Inserted::Done);
 });
 
 // W12 of a word that lies beyond its index bucket. Guards: these words are loaded with Acquire too.

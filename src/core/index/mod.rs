@@ -37,8 +37,9 @@
 //!   something else by now.
 //! * A larger table cannot separate keys that share all bits of the hash, as a weak hasher makes
 //!   them; they would take the room of the other keys of this home. So at most [`ALIKE`] such keys
-//!   get in, a quarter of a home's words. A publishing thread counts them under the header that its
-//!   swap expects, and before that in the older tables, where homes are closed.
+//!   get in, a quarter of a home's words, and one more while the index grows. A publishing thread
+//!   counts them under the header that its swap expects, and before that in the older tables, where
+//!   homes are closed.
 //! * A table is *sparse* if it has more than 1,024 homes and less than a word for each. A home that
 //!   a weak hasher has filled does not make a sparse table grow. The index refuses the key, and a
 //!   migrating thread leaves the word in the old table until there is a larger one. So an index
@@ -248,14 +249,14 @@ impl Index {
         loop {
             let directory = self.directory();
             let youngest = directory.youngest();
-            let mut room = ALIKE;
-            for class in directory.classes().take(directory.len() - 1) {
-                let table = self.table(class);
-                if table.find_closing(hash, probe).is_some() {
-                    return Insert::Found;
-                }
-                room = room.saturating_sub(table.alike(hash));
+            let older = || directory.classes().take(directory.len() - 1).map(|at| self.table(at));
+            let alike = || older().map(|table| table.alike(hash)).sum::<usize>();
+            if older().any(|table| table.find_closing(hash, probe).is_some()) {
+                return Insert::Found;
             }
+            let counted = alike();
+            // The migrating thread has at most one word that is in two tables.
+            let room = (ALIKE + usize::from(directory.len() > 1)).saturating_sub(counted);
             let table = self.table(youngest);
             let mut position = 0;
             match table.publish(value, &mut position, room, probe) {
@@ -266,6 +267,9 @@ impl Index {
                     return Insert::Done;
                 }
                 Publish::Found => return Insert::Found,
+                // Words that have been migrated meanwhile were counted twice: look again (model
+                // `the_last_place_of_a_hash_beside_a_migrate`).
+                Publish::Alike if alike() != counted => {}
                 Publish::Alike => return Insert::Alike,
                 // The directory that closed it is visible by now: look again.
                 Publish::Closed => {}

@@ -272,8 +272,8 @@ impl<const OWN: usize> Table<OWN> {
     pub(super) fn alike(&self, hash: u32) -> usize {
         let (at, home) = self.home(hash);
         // survives: before a bit goes, the header that `publish` swaps has the copy or the closing
-        // mark: that swap fails, and `publish` counts again. A bit seen late is counted twice, as
-        // it may be anyway.
+        // mark: that swap fails, and `publish` counts again. A bit seen late is counted twice, and
+        // then `insert` counts again.
         let header = home.header.load(Ordering::Acquire);
         self.matching(at, home, header, hash).count_ones() as usize
     }

@@ -328,7 +328,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     }
 
     /// Another hasher. Where keys come from strangers it must be seeded at random; of keys with one
-    /// and the same 64-bit hash 8 are accepted, and the next is refused
+    /// and the same 64-bit hash 8 are accepted, 9 while the index grows, and the next is refused
     /// ([`StoreError::Collisions`](crate::StoreError::Collisions)). Where several such groups meet
     /// in the index, keys of the later groups may be refused. The index hashes what it returns once
     /// more, by a seed of its own.
