@@ -1,6 +1,6 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::support::{wait_for, MS, SECOND};
+use crate::support::{wait_for, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -218,7 +218,7 @@ const INSERTIONS: [fn(&ExpiringMap<u64, u64>); 8] = [
     },
     |map| {
         let other = self::map();
-        other.insert_for(1, 9, MS).unwrap();
+        other.insert_for(1, 9, GENEROUS).unwrap();
         assert!(map.load(other.save(), Duration::ZERO).is_empty());
     },
 ];
@@ -234,7 +234,7 @@ fn an_insertion_wins_over_a_load_under_way() {
             let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("no entry") };
             insert(&map);
             if ends {
-                clock.advance(SECOND);
+                clock.advance(GENEROUS * 2);
                 map.poll(usize::MAX);
             }
             assert_eq!(*guard.insert(5).unwrap(), 5);
