@@ -25,31 +25,28 @@ impl Keys {
         })
     }
 
-    /// The hash of a key by the store's hasher. The bits of the crate's own hasher are as good as
-    /// those of a product, so they are only folded. The compiler decides which hasher it is.
+    /// The hash of a key by the store's hasher. The bits of the crate's own hasher are those of a
+    /// seeded product already. The compiler decides which hasher it is.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
     pub(crate) fn hash_by<S: BuildHasher + 'static>(
         &self,
         hasher: &S,
         key: &(impl Hash + ?Sized),
     ) -> u32 {
         let bits = hasher.hash_one(key);
-        if TypeId::of::<S>() == TypeId::of::<RandomState>() {
-            return (bits ^ bits >> 32) as u32;
+        match TypeId::of::<S>() == TypeId::of::<RandomState>() {
+            true => mixed(bits),
+            false => self.hash(bits),
         }
-        self.hash(bits)
     }
 
-    /// The seeded hash of some bits.
-    ///
-    /// The two halves of a product, one over the other: one multiplication, by which each bit
-    /// reaches all others.
+    /// The seeded hash of some bits: the two halves of a product, one over the other, by which each
+    /// bit reaches all others.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // the low half is what is kept
+    #[allow(clippy::cast_possible_truncation)] // each half is kept
     pub(crate) fn hash(&self, bits: u64) -> u32 {
         let product = u128::from(bits ^ self.seed) * u128::from(self.factor);
-        (product as u64 ^ (product >> 64) as u64) as u32
+        mixed(product as u64 ^ (product >> 64) as u64)
     }
 
     /// The shard whose index has the keys of this hash. The index addresses homes by the lowest
@@ -76,3 +73,18 @@ impl Keys {
         &self.indexes[shard]
     }
 }
+
+/// A hash of 32 bits.
+///
+/// The bits of a product are not enough: of keys at regular distances both of its halves are nearly
+/// arithmetic progressions. For one factor in hundreds most of these cancel each other, so
+/// that hundreds of keys fall into a few homes.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)] // the upper half fits
+fn mixed(bits: u64) -> u32 {
+    (bits.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+}
+
+#[cfg(all(test, not(expiry_loom)))]
+#[path = "../../../tests/unit/core_engine_keys.rs"]
+mod tests;
