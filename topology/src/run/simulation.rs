@@ -70,7 +70,7 @@ impl Simulation {
     /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
     /// something to do.
     pub fn step(&mut self) -> bool {
-        self.due = poll(self.board.shared());
+        self.due = poll(&self.board.shared);
         let mut worked = false;
         for (_, held, task) in &mut self.tasks {
             if !*held {
@@ -103,7 +103,7 @@ impl Simulation {
     /// tick, or a spout that had no message. `None` if nothing will be due.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        let now = self.board.shared().clock.now();
+        let now = self.board.shared.clock.now();
         self.due.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 

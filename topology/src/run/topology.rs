@@ -55,7 +55,7 @@ impl Topology {
         let Parts { board, threads, real } = assemble(builder, false)?;
         let mut topology = Topology { board, threads: Vec::new() };
         for thread in threads {
-            let shared = topology.board.shared().clone();
+            let shared = topology.board.shared.clone();
             let handle = std::thread::Builder::new()
                 .name(thread.name.clone())
                 .spawn(move || thread.run(&shared, real))
@@ -128,7 +128,7 @@ impl Topology {
     /// [`kill`](Self::kill), but the call does not wait for a component that is in a call of its
     /// own code: its thread ends after that.
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
-        let draining = &self.board.shared().draining;
+        let draining = &self.board.shared.draining;
         draining.store(true, Ordering::Release);
         self.deactivate();
         let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
@@ -146,7 +146,7 @@ impl Topology {
 
     /// Stops the threads. Waits for those that are in a component's call only if `joins`.
     fn stop(&mut self, joins: bool) {
-        let shared = self.board.shared();
+        let shared = &self.board.shared;
         shared.stopping.store(true, Ordering::Release);
         self.board.ring();
         if expiry::is_inside() {
