@@ -5,9 +5,8 @@ use super::board::Board;
 use super::poll;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
-use crate::metrics::ComponentMetrics;
 use crate::task::Task;
-use expiry::{ManualClock, Metrics};
+use expiry::ManualClock;
 use std::fmt;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ use std::time::Duration;
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
 pub struct Simulation {
-    board: Board,
+    pub(super) board: Board,
     clock: ManualClock,
     /// The tasks, each with its component, and whether that component is held.
     tasks: Vec<(usize, bool, Box<dyn Task>)>,
@@ -140,28 +139,6 @@ impl Simulation {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.board.is_done() && self.board.is_quiet()
-    }
-
-    /// What the components have been doing.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<ComponentMetrics> {
-        self.board.metrics()
-    }
-
-    /// As [`Topology::tracker_metrics`](crate::Topology::tracker_metrics).
-    #[must_use]
-    pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.tracker_metrics()
-    }
-
-    /// As [`Topology::activate`](crate::Topology::activate).
-    pub fn activate(&self) {
-        self.board.activate(true);
-    }
-
-    /// As [`Topology::deactivate`](crate::Topology::deactivate).
-    pub fn deactivate(&self) {
-        self.board.activate(false);
     }
 }
 

@@ -6,7 +6,7 @@ use super::Stuck;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
-use expiry::{Metrics, ShutdownMode};
+use expiry::ShutdownMode;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Topology {
-    board: Board,
+    pub(super) board: Board,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -63,28 +63,6 @@ impl Topology {
             topology.threads.push(handle);
         }
         Ok(topology)
-    }
-
-    /// What the components have been doing, in the order in which they were declared.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<ComponentMetrics> {
-        self.board.metrics()
-    }
-
-    /// What the tracker of the topology's trees has been doing; `None` without acking.
-    #[must_use]
-    pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.tracker_metrics()
-    }
-
-    /// Asks spouts for messages from now on.
-    pub fn activate(&self) {
-        self.board.activate(true);
-    }
-
-    /// Asks spouts for no more messages. Pending messages go on, and are replayed.
-    pub fn deactivate(&self) {
-        self.board.activate(false);
     }
 
     /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end:

@@ -227,7 +227,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
             self.desk.flush();
             return Step { worked, due: self.tick_due() };
         }
-        let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
+        let is_full = self.desk.trees.len() > 0 && (now < self.full_until || !self.begin());
         if is_full {
             self.desk.flush();
             let due = self.tick_due().into_iter().chain([self.full_until]).min();
@@ -257,7 +257,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
     fn has_input(&self) -> bool {
         let is_told = self.spout.is_alive() && !self.outcomes.is_empty();
         let desk = &self.desk;
-        let is_free = self.is_asked() && desk.overflow() == 0 && desk.trees.is_empty();
+        let is_free = self.is_asked() && desk.overflow() == 0 && desk.trees.len() == 0;
         is_told
             || self.desk.task.shared.gate.is_open() != self.is_active
             || desk.port.look_for_room()
