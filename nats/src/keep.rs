@@ -28,13 +28,12 @@ use crate::{clock, Nats, NatsError, PartitionSet};
 use expiry::{ManualClock, SessionTracker};
 pub(crate) use front::Front;
 use front::{Touch, Touches};
-use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 pub(crate) use wire::{Answer, Entry};
 use wire::{Request, Write};
 
@@ -68,13 +67,6 @@ pub(crate) fn set(clock: &ManualClock, now: Duration) {
 /// A begin or an end, and the caller that waits for the answer.
 type Waiting = (Write, oneshot::Sender<Answer>);
 
-/// What waits for a partition's owner, and the number of tasks that send it.
-#[derive(Default)]
-struct Lane {
-    waiting: VecDeque<Waiting>,
-    senders: usize,
-}
-
 /// What the tasks of a set share.
 pub(crate) struct Served {
     pub(crate) nats: Nats,
@@ -84,9 +76,8 @@ pub(crate) struct Served {
     pub(crate) lease: Duration,
     /// The runtime in which the process joined.
     pub(crate) runtime: Handle,
-    lanes: Box<[Mutex<Lane>]>,
-    /// The begins and ends of one request.
-    most: usize,
+    /// What waits for the owner of each partition. `SENDERS` tasks send it.
+    lanes: Vec<mpsc::UnboundedSender<Waiting>>,
     pub(crate) partitions: AtomicUsize,
     /// Touches with an answer, and without one.
     pub(crate) touches: AtomicU64,
@@ -143,7 +134,7 @@ impl Served {
 
     /// Begins an entry. Returns the owner's answer, and when the request was sent.
     pub(crate) async fn begin(
-        self: &Arc<Self>,
+        &self,
         what: &'static str,
         entry: Entry,
     ) -> Result<(Answer, Duration), NatsError> {
@@ -153,7 +144,7 @@ impl Served {
 
     /// Ends an entry, for as long as `patience`.
     pub(crate) async fn end(
-        self: &Arc<Self>,
+        &self,
         what: &'static str,
         id: u64,
         patience: Duration,
@@ -186,63 +177,31 @@ impl Served {
     }
 
     /// Sends a begin or an end, in one request with those of other callers.
-    async fn write(self: &Arc<Self>, write: Write) -> Answer {
+    async fn write(&self, write: Write) -> Answer {
         let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
-        if let Some(sender) = self.sender(partition, (write, tell)) {
-            self.runtime.spawn(sender.run());
-        }
+        // An error says that the runtime has ended.
+        let _ = self.lanes[partition as usize].send((write, tell));
         told.await.unwrap_or(Answer::Unsure)
     }
-
-    /// The task that the caller is to begin, if it is to begin one.
-    fn sender(self: &Arc<Self>, partition: u32, waiting: Waiting) -> Option<Sender> {
-        let mut lane = lock(&self.lanes[partition as usize]);
-        lane.waiting.push_back(waiting);
-        let is_idle = lane.senders < SENDERS;
-        lane.senders += usize::from(is_idle);
-        is_idle.then(|| Sender { served: self.clone(), partition })
-    }
 }
 
-/// A task that sends what waits in a lane.
-struct Sender {
-    served: Arc<Served>,
+/// Sends what waits in a partition's lane, up to `most` in a request, until the set is dropped.
+async fn send_writes(
+    served: Weak<Served>,
     partition: u32,
-}
-
-impl Sender {
-    async fn run(self) {
-        let (served, partition) = (&self.served, self.partition);
-        while let Some((writes, tell)) = self.waiting() {
-            let request = Request::new(Vec::new(), writes);
-            let answers = served.request(partition, &request, served.lease).await;
-            for (tell, answer) in tell.into_iter().zip(answers.unwrap_or_default()) {
-                // An error says that the caller has gone. One that finds its sender dropped is
-                // unsure.
-                let _ = tell.send(answer);
-            }
+    lane: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Waiting>>>,
+    most: usize,
+) {
+    let mut waiting = Vec::new();
+    while lane.lock().await.recv_many(&mut waiting, most).await > 0 {
+        let Some(served) = served.upgrade() else { return };
+        let (writes, tell): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
+        let request = Request::new(Vec::new(), writes);
+        let answers = served.request(partition, &request, served.lease).await;
+        for (tell, answer) in tell.into_iter().zip(answers.unwrap_or_default()) {
+            // An error says that the caller has gone. One that finds its sender dropped is unsure.
+            let _ = tell.send(answer);
         }
-    }
-
-    fn lane(&self) -> MutexGuard<'_, Lane> {
-        lock(&self.served.lanes[self.partition as usize])
-    }
-
-    fn waiting(&self) -> Option<(Vec<Write>, Vec<oneshot::Sender<Answer>>)> {
-        let mut lane = self.lane();
-        let most = lane.waiting.len().min(self.served.most);
-        (most > 0).then(|| lane.waiting.drain(..most).unzip())
-    }
-}
-
-/// The runtime may have ended before the task. The calls that wait are then unsure, and ask again.
-impl Drop for Sender {
-    fn drop(&mut self) {
-        let mut lane = self.lane();
-        lane.senders -= 1;
-        let left = (lane.senders == 0).then(|| std::mem::take(&mut lane.waiting));
-        drop(lane); // what follows wakes the callers
-        drop(left);
     }
 }
 
@@ -250,8 +209,8 @@ impl Drop for Sender {
 /// background, and sends no touches any more.
 pub(crate) struct Member<F: Front> {
     shared: Arc<Shared<F>>,
+    /// `serve` is the receiver.
     leave: watch::Sender<()>,
-    ended: watch::Receiver<()>,
     _ticks: Task,
 }
 
@@ -273,31 +232,35 @@ pub(crate) async fn join<F: Front>(
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
     let payload = nats.client().max_payload();
+    let lanes = (0..count).map(|_| mpsc::unbounded_channel());
+    let (lanes, receivers): (Vec<_>, Vec<_>) = lanes.unzip();
     let served = Arc::new(Served {
         prefix: format!("{}.{kind}.{name}", nats.app()),
         nats,
         count,
         lease,
         runtime: Handle::current(),
-        lanes: (0..count).map(|_| Mutex::default()).collect(),
-        most: MOST_RECORDS.min(payload / LARGEST_WRITE),
+        lanes,
         partitions: 0.into(),
         touches: 0.into(),
         unanswered: 0.into(),
         malformed: 0.into(),
         ended: OnceLock::new(),
     });
+    for (partition, lane) in (0..).zip(receivers) {
+        let lane = Arc::new(tokio::sync::Mutex::new(lane));
+        let most = MOST_RECORDS.min(payload / LARGEST_WRITE);
+        for _ in 0..SENDERS {
+            let served = Arc::downgrade(&served);
+            tokio::spawn(send_writes(served, partition, lane.clone(), most));
+        }
+    }
     let (leave, left) = watch::channel(());
-    let (serving, ended) = watch::channel(());
-    let serve = serve::serve(terms, partitions, served.clone(), left);
-    tokio::spawn(async move {
-        serve.await;
-        drop(serving);
-    });
+    tokio::spawn(serve::serve(terms, partitions, served.clone(), left));
     let touches = Mutex::new(Touches::new(front, count, payload));
     let shared = Arc::new(Shared { served, touches, tell: Box::new(tell) });
     let _ticks = Task::new(tick(shared.clone()));
-    Ok(Member { shared, leave, ended, _ticks })
+    Ok(Member { shared, leave, _ticks })
 }
 
 /// Looks 16 times in a lease of the partitions what is to be touched.
@@ -347,7 +310,6 @@ impl<F: Front> Member<F> {
     /// Hands the partitions over to the others.
     pub(crate) async fn leave(&self) {
         self.leave.send_replace(());
-        // An error says that the sender is dropped.
-        let _ = self.ended.clone().changed().await;
+        self.leave.closed().await;
     }
 }

@@ -1,14 +1,14 @@
 //! A bolt at work.
 
 use crate::builder::{BoltParts, TaskParts};
-use crate::component::{Bolt, Context, Seen};
+use crate::component::{Bolt, Seen};
 use crate::emit::{Emitter, Port};
 use crate::inbox::{Inbox, Jam};
-use crate::instance::{Instance, Made};
+use crate::instance::{Factory, Instance};
 use crate::lanes::Batch;
 use crate::outcomes::{Ended, Owner};
 use crate::replay::Failure;
-use crate::task::{nanos, Sampler, Step, Task};
+use crate::task::{Sampler, Step, Task};
 use crate::tuple::sealed::{derive, Parents};
 use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
@@ -20,9 +20,6 @@ use std::time::Duration;
 
 /// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
 const SELDOM: u64 = 8;
-
-pub(crate) type BoltFactory<In, Out> =
-    Arc<dyn Fn(&Context) -> Made<dyn Bolt<In, Out>> + Send + Sync>;
 
 /// What a bolt's collector works on.
 pub(crate) struct Bench<Out> {
@@ -274,7 +271,6 @@ impl<In: 'static> Work<In> {
 
 pub(crate) struct BoltTask<In, Out> {
     bolt: Instance<dyn Bolt<In, Out>>,
-    factory: BoltFactory<In, Out>,
     bench: Bench<Out>,
     inbox: Arc<Inbox<Batch<In>>>,
     work: Work<In>,
@@ -282,21 +278,16 @@ pub(crate) struct BoltTask<In, Out> {
     jams: Option<Vec<Arc<Jam>>>,
     /// It is counted there.
     is_jammed: bool,
-    tick: Option<u64>,
-    next_tick: u64,
-    last: u64,
 }
 
 impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     pub(crate) fn new(
         parts: BoltParts,
         inbox: Arc<Inbox<Batch<In>>>,
-        factory: BoltFactory<In, Out>,
+        factory: Factory<dyn Bolt<In, Out>>,
         port: Port<Out>,
     ) -> Self {
         let BoltParts { task, inputs, jams } = parts;
-        let now = task.now;
-        let tick = task.tick.map(nanos);
         let work = Work {
             batch: VecDeque::new(),
             current: None,
@@ -306,33 +297,25 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
             executed: vec![0; inputs.len()],
             unsettled: 0,
             look_after: 1,
-            flushed: now,
+            flushed: task.now,
         };
         BoltTask {
-            bolt: Instance::new(),
-            factory,
+            bolt: Instance::new(factory),
             inbox,
             work,
             jams,
             is_jammed: false,
-            next_tick: now.saturating_add(tick.unwrap_or(0)),
-            tick,
-            last: now,
             bench: Bench { task, port, acks: Vec::new(), inputs },
         }
     }
 
     /// Whether there is an instance; if not, one is made, unless that panics, or has a moment ago.
     fn is_made(&mut self) -> bool {
-        let BoltTask { bolt, factory, bench, work, .. } = self;
-        bolt.is_made(
-            bench,
-            |context| factory(context),
-            |bolt, context| {
-                bolt.prepare(context);
-                work.is_ready = bolt.is_ready();
-            },
-        )
+        let BoltTask { bolt, bench, work, .. } = self;
+        bolt.is_made(bench, |bolt, context| {
+            bolt.prepare(context);
+            work.is_ready = bolt.is_ready();
+        })
     }
 
     /// Calls the bolt, if there is one. The instance counts a panic.
@@ -388,19 +371,17 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
         let waits = !self.work.is_ready || self.inbox.is_empty();
-        self.tick.is_some() && self.work.is_fresh && waits && is_drained()
+        self.bench.task.ticks.due.is_some() && self.work.is_fresh && waits && is_drained()
     }
 
     fn tick(&mut self) -> bool {
-        let is_due = self.next_tick <= self.bench.task.now || self.hurries();
-        let Some(tick) = self.tick.filter(|_| is_due) else {
-            return false;
-        };
-        self.work.is_fresh = false;
-        // The bolt skips the ticks that it was too busy for.
-        self.next_tick = self.bench.task.now.saturating_add(tick);
-        self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
-        true
+        let hurries = self.hurries();
+        let is_due = self.bench.task.ticks.take(self.bench.task.now, hurries);
+        if is_due {
+            self.work.is_fresh = false;
+            self.call(|bolt, bench| bolt.tick(&mut crate::BoltCollector { bench }));
+        }
+        is_due
     }
 
     /// Calls the bolt if its waker was used.
@@ -417,13 +398,11 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
 
 impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out> {
     fn make_first(&mut self) -> Result<(), String> {
-        self.bolt.make_first(&mut self.bench, |context| (self.factory)(context))
+        self.bolt.make_first(&mut self.bench)
     }
 
     fn step(&mut self) -> Step {
-        let now = self.bench.task.shared.clock.now();
-        self.bench.task.now = now;
-        let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
+        let (since, now) = (self.bench.task.begin_step(), self.bench.task.now);
         let mut worked = self.bench.port.retry();
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
             self.bench.task.emitter.stats.skipped_back_pressure.add(since);
@@ -444,7 +423,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         }
         self.tell_jam();
         let due = if self.bolt.is_alive() {
-            self.tick.map(|_| self.next_tick)
+            self.bench.task.ticks.due
         } else {
             self.bolt.due(&self.bench)
         };

@@ -87,19 +87,17 @@ impl<M> Default for Output<M> {
 }
 
 impl<M: Clone> Output<M> {
-    /// Adds a listener.
     pub(crate) fn add(&self, listen: Listen<M>) {
         lock(&self.0).push(listen);
     }
 
-    /// The way of one of the component's tasks to all listeners.
     pub(crate) fn port(&self, sender: &Sender) -> Port<M> {
         let listeners = lock(&self.0).iter().map(|listen| listen(sender)).collect();
         Port { listeners, offered: 0, sent: 0 }
     }
 }
 
-/// A task's way to all that listen to its messages.
+/// A task's way to all that listen to its messages: see [`Listener`].
 pub(crate) struct Port<M> {
     listeners: Vec<Box<dyn Listener<M>>>,
     /// Number of messages that were offered, and of those that were sent.
@@ -113,7 +111,6 @@ impl<M: Clone> Port<M> {
         self.listeners.is_empty()
     }
 
-    /// Offers a message to all listeners. Returns the number of its copies.
     #[inline]
     fn offer(&mut self, message: M) -> usize {
         let (mut copies, number) = (0, self.offered);
@@ -141,7 +138,6 @@ impl<M: Clone> Port<M> {
         self.sent += 1;
     }
 
-    /// Sends what has been collected.
     pub(crate) fn flush(&mut self) {
         self.listeners.iter_mut().for_each(|listener| listener.flush());
     }
@@ -155,12 +151,10 @@ impl<M: Clone> Port<M> {
         self.overflow() < before
     }
 
-    /// Number of batches that have no room yet.
     pub(crate) fn overflow(&self) -> usize {
         self.listeners.iter().map(|listener| listener.overflow()).sum()
     }
 
-    /// Whether something that has overflowed can go. The last look before a thread sleeps.
     pub(crate) fn look_for_room(&self) -> bool {
         self.listeners.iter().any(|listener| listener.look_for_room())
     }

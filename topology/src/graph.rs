@@ -1,6 +1,6 @@
 //! Which components listen to which: checked.
 
-use crate::builder::{Kind, Spec};
+use crate::builder::Spec;
 use crate::error::BuildError;
 use std::collections::HashSet;
 
@@ -64,6 +64,6 @@ fn in_cycle(at: usize, specs: &[Spec], senders: &[Vec<usize>]) -> Option<Vec<usi
             next.extend(&senders[source]);
         }
     }
-    let is_spout = |&spout: &usize| seen[spout] && matches!(specs[spout].kind, Kind::Spout(_));
+    let is_spout = |&spout: &usize| seen[spout] && specs[spout].kind.is_spout();
     seen[at].then(|| (0..specs.len()).filter(is_spout).collect())
 }

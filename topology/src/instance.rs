@@ -3,6 +3,7 @@
 use crate::builder::TaskParts;
 use crate::component::Context;
 use crate::task::{caught, discard, Panicked};
+use std::sync::Arc;
 
 /// Calls what users have written, at its workplace. If it panics that is counted, and what it said
 /// comes back.
@@ -21,13 +22,14 @@ pub(crate) fn guarded<W: AsRef<TaskParts>, R>(
     done
 }
 
-/// A component's new instance, or why there is none.
-pub(crate) type Made<C> = Result<Box<C>, String>;
+/// Makes a component's instances, or says why there is none.
+pub(crate) type Factory<C> = Arc<dyn Fn(&Context) -> Result<Box<C>, String> + Send + Sync>;
 
 /// A task's instance of a spout or a bolt, if there is one. None begins before the topology has
 /// been active. One that has panicked is gone. Another one is made at once; if that cannot be made,
 /// after a pause of a millisecond, and twice as long each time, up to a second.
 pub(crate) struct Instance<C: ?Sized> {
+    factory: Factory<C>,
     /// The first instance, if it was made before its task runs. It has not begun.
     first: Option<Box<C>>,
     alive: Option<Box<C>>,
@@ -37,8 +39,8 @@ pub(crate) struct Instance<C: ?Sized> {
 
 impl<C: ?Sized> Instance<C> {
     /// None yet.
-    pub(crate) fn new() -> Self {
-        Instance { first: None, alive: None, pause: 0, due: 0 }
+    pub(crate) fn new(factory: Factory<C>) -> Self {
+        Instance { factory, first: None, alive: None, pause: 0, due: 0 }
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -52,12 +54,8 @@ impl<C: ?Sized> Instance<C> {
     }
 
     /// Makes the first one before the task runs. Returns why it cannot be made.
-    pub(crate) fn make_first<W: AsRef<TaskParts>>(
-        &mut self,
-        at: &mut W,
-        make: impl FnOnce(&Context) -> Made<C>,
-    ) -> Result<(), String> {
-        let made = guarded(at, |at| make(&at.as_ref().emitter.context));
+    pub(crate) fn make_first<W: AsRef<TaskParts>>(&mut self, at: &mut W) -> Result<(), String> {
+        let made = guarded(at, |at| (self.factory)(&at.as_ref().emitter.context));
         self.first = Some(made.map_err(|panicked| panicked.to_string())??);
         Ok(())
     }
@@ -67,17 +65,16 @@ impl<C: ?Sized> Instance<C> {
     pub(crate) fn is_made<W: AsRef<TaskParts>>(
         &mut self,
         at: &mut W,
-        make: impl FnOnce(&Context) -> Made<C>,
         begin: impl FnOnce(&mut C, &Context),
     ) -> bool {
         let now = at.as_ref().now;
         if !self.due(at).is_some_and(|due| due <= now) {
             return self.is_alive();
         }
-        let (first, alive) = (&mut self.first, &mut self.alive);
+        let Instance { factory, first, alive, .. } = self;
         let made = guarded(at, |at| {
             let context = &at.as_ref().emitter.context;
-            let made = first.take().map_or_else(|| make(context), Ok)?;
+            let made = first.take().map_or_else(|| factory(context), Ok)?;
             // Kept before it begins: one that panics there is not dropped while that panic goes on.
             begin(alive.insert(made), context);
             Ok::<(), String>(())

@@ -6,54 +6,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When, and how often, a message is emitted again. The nth pause is `base * factor^(n - 1)`, and
-/// at most `cap`. Each pause is longer or shorter by up to `jitter` of it, so that messages that
-/// failed together do not come again together.
-///
-/// The default is 5 attempts and for at least 15 minutes. Its pauses are 100 ms, twice as long each
-/// time, and at most 30 s, with a fifth of jitter.
-///
-/// ```
-/// use expiry_topology::Replay;
-/// use std::time::Duration;
-///
-/// // 1 s, 1.5 s, 2.25 s, and so on, a tenth more or less. The tenth attempt is the last one, or the
-/// // first one that fails after five minutes, whichever is later.
-/// let replay = Replay::default()
-///     .attempts(10)
-///     .for_at_least(Duration::from_secs(300))
-///     .base(Duration::from_secs(1))
-///     .factor(1.5)
-///     .cap(Duration::from_secs(60))
-///     .jitter(0.1);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Replay {
-    pub(crate) attempts: u32,
-    pub(crate) at_least: Duration,
-    pub(crate) base: Duration,
-    pub(crate) factor: f64,
-    pub(crate) cap: Duration,
-    pub(crate) jitter: f64,
-}
-
-impl Default for Replay {
-    fn default() -> Self {
-        Replay {
-            attempts: 5,
-            at_least: Duration::from_secs(15 * 60),
-            base: Duration::from_millis(100),
-            factor: 2.0,
-            cap: Duration::from_secs(30),
-            jitter: 0.2,
+/// Settings with their setters: `setter(argument: Type) => field = default;`.
+macro_rules! settings {
+    ($(#[$of:meta])* $settings:ident
+     $($(#[$doc:meta])* $name:ident($arg:ident: $type:ty) => $field:ident = $default:expr;)+) => {
+        $(#[$of])*
+        pub struct $settings {
+            $(pub(crate) $field: $type,)+
         }
-    }
-}
 
-/// Setters: `name(argument: Type) => field;`.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($arg:ident: $type:ty) => $field:ident;)+) => {
-        impl Replay {
+        impl Default for $settings {
+            fn default() -> Self {
+                $settings { $($field: $default,)+ }
+            }
+        }
+
+        impl $settings {
             $($(#[$doc])*
             #[must_use]
             pub fn $name(mut self, $arg: $type) -> Self {
@@ -64,22 +32,45 @@ macro_rules! setters {
     };
 }
 
-setters! {
+settings! {
+    /// When, and how often, a message is emitted again. The nth pause is `base * factor^(n - 1)`,
+    /// and at most `cap`. Each pause is longer or shorter by up to `jitter` of it, so that messages
+    /// that failed together do not come again together.
+    ///
+    /// The default is 5 attempts and for at least 15 minutes. Its pauses are 100 ms, twice as long
+    /// each time, and at most 30 s, with a fifth of jitter.
+    ///
+    /// ```
+    /// use expiry_topology::Replay;
+    /// use std::time::Duration;
+    ///
+    /// // 1 s, 1.5 s, 2.25 s, and so on, a tenth more or less. The tenth attempt is the last one,
+    /// // or the first one that fails after five minutes, whichever is later.
+    /// let replay = Replay::default()
+    ///     .attempts(10)
+    ///     .for_at_least(Duration::from_secs(300))
+    ///     .base(Duration::from_secs(1))
+    ///     .factor(1.5)
+    ///     .cap(Duration::from_secs(60))
+    ///     .jitter(0.1);
+    /// ```
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    Replay
     /// How many attempts a message gets at least, the first one included. A message that fails
     /// after that many, and after [`for_at_least`](Self::for_at_least), is a dead letter. A message
     /// that a bolt [rejects](crate::BoltCollector::reject) gets no more.
-    attempts(attempts: u32) => attempts;
+    attempts(attempts: u32) => attempts = 5;
     /// How long after its first emission a message is emitted again, however many attempts have
     /// failed. So an outage that is shorter makes no dead letters. Zero counts attempts only.
-    for_at_least(time: Duration) => at_least;
+    for_at_least(time: Duration) => at_least = Duration::from_secs(15 * 60);
     /// The pause before the second attempt; zero for none, which makes the others zero too.
-    base(base: Duration) => base;
+    base(base: Duration) => base = Duration::from_millis(100);
     /// How many times as long each further pause is: 1 and above.
-    factor(factor: f64) => factor;
+    factor(factor: f64) => factor = 2.0;
     /// The longest pause, jitter not included.
-    cap(cap: Duration) => cap;
+    cap(cap: Duration) => cap = Duration::from_secs(30);
     /// By which share of it a pause is longer or shorter at the most: 0 to 1.
-    jitter(jitter: f64) => jitter;
+    jitter(jitter: f64) => jitter = 0.2;
 }
 
 impl Replay {

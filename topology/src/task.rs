@@ -32,6 +32,29 @@ impl Sampler {
     }
 }
 
+/// When a component is ticked.
+pub(crate) struct Ticks {
+    every: u64,
+    /// The clock reading of the next tick; `None` if there are none.
+    pub(crate) due: Option<u64>,
+}
+
+impl Ticks {
+    pub(crate) fn new(every: Option<Duration>, now: u64) -> Self {
+        let every = every.map(nanos);
+        Ticks { every: every.unwrap_or(0), due: every.map(|every| now.saturating_add(every)) }
+    }
+
+    /// Whether a tick is due, or comes early. The ticks that the task was too busy for are skipped.
+    pub(crate) fn take(&mut self, now: u64, is_early: bool) -> bool {
+        let is_due = self.due.is_some_and(|due| is_early || due <= now);
+        if is_due {
+            self.due = Some(now.saturating_add(self.every));
+        }
+        is_due
+    }
+}
+
 /// A time in nanoseconds, at most 584 years.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)

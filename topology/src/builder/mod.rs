@@ -25,15 +25,16 @@ pub(crate) use spec::{BoltParts, Doors, Kind, Queued, Spec, SpoutParts, TaskPart
 pub use spout::SpoutStage;
 pub use stream::{Source, Stream};
 
-use crate::bolt_task::{BoltFactory, BoltTask};
+use crate::bolt_task::BoltTask;
 use crate::component::{Bolt, Context, Spout};
 use crate::emit::Output;
 use crate::error::BuildError;
 use crate::graph::Graph;
 use crate::inbox::Inbox;
+use crate::instance::Factory;
 use crate::lanes::Batch;
 use crate::run::{Simulation, Topology};
-use crate::spout_task::{SpoutFactory, SpoutTask};
+use crate::spout_task::SpoutTask;
 use bolt::Inboxes;
 use expiry::{Lifetime, ManualClock};
 use spec::{BoltKind, SpoutKind};
@@ -130,7 +131,7 @@ impl TopologyBuilder {
         S: Spout<M, Id> + 'static,
         E: fmt::Display,
     {
-        let factory: SpoutFactory<M, Id> = Arc::new(move |context| {
+        let factory: Factory<dyn Spout<M, Id>> = Arc::new(move |context| {
             make(context).map(|spout| Box::new(spout) as _).map_err(|error| error.to_string())
         });
         let (output, letters) = (Arc::<Output<M>>::default(), Arc::<Output<_>>::default());
@@ -196,7 +197,7 @@ impl TopologyBuilder {
         B: Bolt<In, Out> + 'static,
         E: fmt::Display,
     {
-        let factory: BoltFactory<In, Out> = Arc::new(move |context| {
+        let factory: Factory<dyn Bolt<In, Out>> = Arc::new(move |context| {
             make(context).map(|bolt| Box::new(bolt) as _).map_err(|error| error.to_string())
         });
         let (inboxes, output) = (Arc::<Inboxes<In>>::default(), Arc::<Output<Out>>::default());

@@ -8,45 +8,6 @@ use expiry::Clock;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See [`TopologyBuilder`]'s methods.
-pub(crate) struct Settings {
-    pub(crate) timeout: Duration,
-    pub(crate) interval: Option<Duration>,
-    pub(crate) acking: bool,
-    pub(crate) shards: Option<usize>,
-    pub(crate) capacity: Option<usize>,
-    pub(crate) queue: usize,
-    pub(crate) batch: usize,
-    pub(crate) flush_every: Duration,
-    pub(crate) sample_every: u32,
-    pub(crate) wait: WaitStrategy,
-    pub(crate) clock: Option<Arc<dyn Clock>>,
-    pub(crate) inactive: bool,
-    pub(crate) hooks: Vec<Box<dyn Hook>>,
-    pub(crate) seed: Option<u64>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Settings {
-            timeout: Duration::from_secs(30),
-            interval: None,
-            acking: true,
-            shards: None,
-            capacity: None,
-            queue: 64,
-            batch: 64,
-            flush_every: Duration::from_millis(1),
-            sample_every: 16,
-            wait: WaitStrategy::default(),
-            clock: None,
-            inactive: false,
-            hooks: Vec::new(),
-            seed: None,
-        }
-    }
-}
-
 impl Settings {
     /// What is wrong with them.
     pub(super) fn check(&self) -> Result<(), BuildError> {
@@ -65,9 +26,23 @@ impl Settings {
     }
 }
 
-/// Setters of the builder: `name(argument: Type) => field = value;`.
-macro_rules! setters {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?) => $field:ident = $value:expr;)+) => {
+/// The settings and their setters, a row each: `setter(argument: Type) => field: Type = default,
+/// value;`.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?)
+        => $field:ident: $of:ty = $default:expr, $value:expr;)+) => {
+        /// See [`TopologyBuilder`]'s methods.
+        pub(crate) struct Settings {
+            $(pub(crate) $field: $of,)+
+            pub(crate) hooks: Vec<Box<dyn Hook>>,
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Settings { $($field: $default,)+ hooks: Vec::new() }
+            }
+        }
+
         impl TopologyBuilder {
             $($(#[$doc])*
             pub fn $name(&self, $($arg: $type)?) -> &Self {
@@ -78,42 +53,42 @@ macro_rules! setters {
     };
 }
 
-setters! {
+settings! {
     /// How long all that is derived from a message may take, counted from each attempt. The time in
     /// which bolts hold tuples counts, too. `Duration::MAX` sets no limit.
-    timeout(timeout: Duration) => timeout = timeout;
+    timeout(timeout: Duration) => timeout: Duration = Duration::from_secs(30), timeout;
     /// The granularity of timeouts. The default is a 300th of the timeout, between 1 ms and 1 s.
-    interval(interval: Duration) => interval = Some(interval);
+    interval(interval: Duration) => interval: Option<Duration> = None, Some(interval);
     /// Whether trees are tracked. If not, a message is acked as soon as it is emitted, and no
     /// message times out: delivery is at most once.
-    acking(acking: bool) => acking = acking;
+    acking(acking: bool) => acking: bool = true, acking;
     /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
-    shards(shards: usize) => shards = Some(shards);
+    shards(shards: usize) => shards: Option<usize> = None, Some(shards);
     /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and
     /// report it.
-    capacity(trees: usize) => capacity = Some(trees);
+    capacity(trees: usize) => capacity: Option<usize> = None, Some(trees);
     /// How many batches the queue of a bolt's task holds.
-    queue(batches: usize) => queue = batches;
+    queue(batches: usize) => queue: usize = 64, batches;
     /// How many messages a batch holds at most.
-    batch(messages: usize) => batch = messages;
+    batch(messages: usize) => batch: usize = 64, messages;
     /// How long a message waits at most for others of its batch, while its task has more to do. (A
     /// task that has nothing to do sends what it has.)
-    flush_every(time: Duration) => flush_every = time;
+    flush_every(time: Duration) => flush_every: Duration = Duration::from_millis(1), time;
     /// Of so many messages and tuples the [latency](crate::ComponentMetrics) of one is taken; zero
     /// for none.
-    sample_every(messages: u32) => sample_every = messages;
+    sample_every(messages: u32) => sample_every: u32 = 16, messages;
     /// How threads wait whose tasks have nothing to do.
-    wait(strategy: WaitStrategy) => wait = strategy;
+    wait(strategy: WaitStrategy) => wait: WaitStrategy = WaitStrategy::default(), strategy;
     /// The clock that timeouts, pauses and ticks go by. It must not panic. If it does not run with
     /// real time, threads look at it once a millisecond; [`simulate`](Self::simulate) is better
     /// then.
-    clock(clock: impl Clock) => clock = Some(Arc::new(clock));
+    clock(clock: impl Clock) => clock: Option<Arc<dyn Clock>> = None, Some(Arc::new(clock));
     /// Spouts and bolts are neither made, opened nor prepared before
     /// [`Topology::activate`](crate::Topology::activate). Those of [`try_spout`](Self::try_spout)
     /// and [`try_bolt`](Self::try_bolt) are made at once.
-    start_inactive() => inactive = true;
+    start_inactive() => inactive: bool = false, true;
     /// Makes groupings, edges and jitter reproducible, as far as threads allow.
-    seed(seed: u64) => seed = Some(seed);
+    seed(seed: u64) => seed: Option<u64> = None, Some(seed);
 }
 
 impl TopologyBuilder {

@@ -6,7 +6,7 @@ use crate::inbox::{Bell, Inbox, Jam};
 use crate::lanes::Sender;
 use crate::outcomes::Ended;
 use crate::replay::Replay;
-use crate::task::{Shared, Task};
+use crate::task::{Shared, Task, Ticks};
 use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,17 @@ pub(crate) struct TaskParts {
     pub(crate) emitter: Emitter,
     pub(crate) sender: Sender,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) tick: Option<Duration>,
+    pub(crate) ticks: Ticks,
     /// The clock reading of this step.
     pub(crate) now: u64,
+}
+
+impl TaskParts {
+    /// Begins a step. Returns the time since the step before.
+    pub(crate) fn begin_step(&mut self) -> u64 {
+        let now = self.shared.clock.now();
+        now.saturating_sub(std::mem::replace(&mut self.now, now))
+    }
 }
 
 /// What a spout's task has beside that.

@@ -1,6 +1,7 @@
 //! What a bolt emits and acks with.
 
 use crate::bolt_task::Bench;
+use crate::error::Failed;
 use crate::replay::Failure;
 use crate::task::debug;
 use crate::tuple::{Parents, Tuple};
@@ -100,6 +101,19 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
     pub fn reject<T>(&mut self, tuple: Tuple<T>, why: impl fmt::Display) {
         let (by, why) = (self.bench.name(), why.to_string().into());
         self.bench.fail(&tuple, &Failure::Rejected { by, why });
+    }
+
+    /// Acks a tuple, or reports why not and fails or rejects it.
+    pub(crate) fn end<T: 'static>(&mut self, tuple: Tuple<T>, done: Result<(), Failed>) {
+        let Err(Failed { why, is_final }) = done else {
+            return self.ack(tuple);
+        };
+        self.report(&why);
+        if is_final {
+            self.reject(tuple, why);
+        } else {
+            self.fail_with(tuple, why);
+        }
     }
 
     /// Gives the trees that a tuple is a part of the topology's timeout again, from now on. Returns

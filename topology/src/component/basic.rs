@@ -2,6 +2,7 @@
 
 use super::Bolt;
 use crate::collect::BoltCollector;
+use crate::error::Failed;
 use crate::task::debug;
 use crate::tuple::{Anchors, Tuple};
 use std::fmt;
@@ -59,7 +60,7 @@ impl<E: fmt::Display> Done for Result<(), E> {
 pub struct Derive<'a, 'b, M> {
     /// The trees that the input is a part of.
     anchors: &'a Anchors,
-    rejected: Option<String>,
+    rejected: Option<Failed>,
     out: &'a mut BoltCollector<'b, M>,
 }
 
@@ -75,7 +76,7 @@ impl<M: Clone + 'static> Derive<'_, '_, M> {
     /// [`BoltCollector::reject`]. The reason is [reported](BoltCollector::report). The last call
     /// counts.
     pub fn reject(&mut self, why: impl fmt::Display) {
-        self.rejected = Some(why.to_string());
+        self.rejected = Some(Failed::reject(why));
     }
 }
 
@@ -89,17 +90,7 @@ where
     fn execute(&mut self, tuple: Tuple<In>, out: &mut BoltCollector<'_, Out>) {
         let mut derive = Derive { anchors: &tuple.anchors, rejected: None, out };
         let done = (self.0)(&tuple.message, &mut derive);
-        let rejected = derive.rejected;
-        match (rejected, done.failure()) {
-            (Some(why), _) => {
-                out.report(&why);
-                out.reject(tuple, why);
-            }
-            (None, Some(error)) => {
-                out.report(&error);
-                out.fail_with(tuple, error);
-            }
-            (None, None) => out.ack(tuple),
-        }
+        let (rejected, failure) = (derive.rejected, done.failure().map(Failed::new));
+        out.end(tuple, rejected.or(failure).map_or(Ok(()), Err));
     }
 }

@@ -153,7 +153,9 @@ impl<In, Out: Clone + Send + 'static> Bolt<In, Out> for Concurrent<In, Out> {
             while let Some((tuple, done)) = self.early.remove(&self.next) {
                 self.next += 1;
                 self.in_flight -= 1;
-                end(tuple, done, out);
+                let emit = |all: SmallVec<_>| all.into_iter().for_each(|it| out.emit(&tuple, it));
+                let done = done.map(emit);
+                out.end(tuple, done);
             }
         }
     }
@@ -162,20 +164,6 @@ impl<In, Out: Clone + Send + 'static> Bolt<In, Out> for Concurrent<In, Out> {
 type Done<Out> = Result<SmallVec<[Out; 1]>, Failed>;
 type Ended<Out> = (Tuple<()>, Done<Out>);
 type Queue<Out> = SegQueue<(u64, Ended<Out>)>;
-
-/// Emits the results of an input and acks it, or fails it.
-fn end<Out: Clone + 'static>(tuple: Tuple<()>, done: Done<Out>, out: &mut BoltCollector<'_, Out>) {
-    let emitted = done.map(|all| all.into_iter().for_each(|message| out.emit(&tuple, message)));
-    let Err(Failed { why, is_final }) = emitted else {
-        return out.ack(tuple);
-    };
-    out.report(&why);
-    if is_final {
-        out.reject(tuple, why);
-    } else {
-        out.fail_with(tuple, why);
-    }
-}
 
 /// A tuple whose future runs. The future owns it: when it is dropped, its tuple ends.
 struct Flight<Out> {

@@ -1,6 +1,6 @@
 //! Assembling a topology's tasks, and the lanes between them, from its declaration.
 
-use super::board::Board;
+use super::board::{Board, Window};
 use super::thread::Thread;
 use crate::builder::{BoltParts, Doors, Kind, Queued, Settings, Spec, SpoutParts, TaskParts};
 use crate::component::{Context, Registry};
@@ -13,7 +13,7 @@ use crate::lanes::Sender;
 use crate::metrics::Stats;
 use crate::outcomes::{Desks, Ended};
 use crate::sync::Parker;
-use crate::task::{nanos, Shared, Task};
+use crate::task::{nanos, Shared, Task, Ticks};
 use crate::wait::WaitStrategy;
 use crate::TopologyBuilder;
 use expiry::{AckTracker, Clock, CoarseClock};
@@ -143,13 +143,13 @@ impl Assembly {
             hasher: self.hasher.clone(),
             turn: random.next_u32() as usize,
         };
-        let hooks = self.hooks.clone();
+        let (hooks, now) = (self.hooks.clone(), self.shared.clock.now());
         let task = TaskParts {
             emitter: Emitter { context, stats, hooks, random },
             sender,
-            now: self.shared.clock.now(),
+            now,
             shared: self.shared.clone(),
-            tick: spec.tick,
+            ticks: Ticks::new(spec.tick, now),
         };
         match &spec.kind {
             Kind::Spout(spout) => {
@@ -189,7 +189,7 @@ impl Assembly {
         queued: Vec<Queued>,
     ) -> Result<(), BuildError> {
         let registry = Arc::<Registry>::default();
-        self.board.add_component(spec.inputs.clone(), registry.clone());
+        self.board.components.push((spec.inputs.clone(), registry.clone()));
         let mut tasks: Vec<Vec<Box<dyn Task>>> = bells.iter().map(|_| Vec::new()).collect();
         for (task, queued) in queued.into_iter().enumerate() {
             let thread = task % bells.len();
@@ -209,7 +209,7 @@ impl Assembly {
                 let component = spec.name.to_string();
                 made.make_first().map_err(|why| BuildError::NoInstance { component, task, why })?;
             }
-            self.board.add(at, stats, queued);
+            self.board.windows.push(Window { component: at, stats, queued });
             tasks[thread].push(made);
         }
         for (nth, (tasks, (bell, parker))) in tasks.into_iter().zip(bells).enumerate() {
@@ -256,7 +256,12 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
     });
     let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
     let mut assembly = Assembly {
-        board: Board::new(shared.clone(), all_bells.collect()),
+        board: Board {
+            windows: Vec::new(),
+            components: Vec::new(),
+            bells: all_bells.collect(),
+            shared: shared.clone(),
+        },
         threads: Vec::new(),
         shared,
         wait: settings.wait,

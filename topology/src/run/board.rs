@@ -11,42 +11,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What one task shows to other threads.
-struct Window {
-    component: usize,
-    stats: Arc<Stats>,
+pub(super) struct Window {
+    pub(super) component: usize,
+    pub(super) stats: Arc<Stats>,
     /// The number of batches in the task's queue.
-    queued: Queued,
+    pub(super) queued: Queued,
 }
 
 /// The outside of a topology's tasks.
 pub(super) struct Board {
-    windows: Vec<Window>,
+    pub(super) windows: Vec<Window>,
     /// Of each component: those that it listens to, and its counters.
-    components: Vec<(Vec<usize>, Arc<Registry>)>,
-    bells: Vec<Arc<Bell>>,
-    shared: Arc<Shared>,
+    pub(super) components: Vec<(Vec<usize>, Arc<Registry>)>,
+    pub(super) bells: Vec<Arc<Bell>>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Board {
-    /// A board without tasks, for threads with these bells.
-    pub(super) fn new(shared: Arc<Shared>, bells: Vec<Arc<Bell>>) -> Self {
-        Board { windows: Vec::new(), components: Vec::new(), bells, shared }
-    }
-
-    /// Adds a component.
-    pub(super) fn add_component(&mut self, inputs: Vec<usize>, registry: Arc<Registry>) {
-        self.components.push((inputs, registry));
-    }
-
-    /// Adds a task.
-    pub(super) fn add(&mut self, component: usize, stats: Arc<Stats>, queued: Queued) {
-        self.windows.push(Window { component, stats, queued });
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     /// Wakes all threads.
     pub(super) fn ring(&self) {
         self.bells.iter().for_each(|bell| bell.ring());
@@ -105,11 +86,8 @@ impl Board {
 
     /// Whether all spouts have said that they will emit no more.
     pub(super) fn is_done(&self) -> bool {
-        let spouts = |window: &&Window| window.stats.is_spout;
-        self.windows
-            .iter()
-            .filter(spouts)
-            .all(|window| window.stats.is_done.load(Ordering::Acquire))
+        let mut stats = self.windows.iter().map(|window| &window.stats);
+        stats.all(|stats| !stats.is_spout || stats.is_done.load(Ordering::Acquire))
     }
 
     /// The components that keep a topology from coming to rest. With `is_done_asked`, a spout that

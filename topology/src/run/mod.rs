@@ -21,6 +21,37 @@ pub use topology::Topology;
 
 use crate::task::{nanos, Shared};
 
+/// The methods that a topology has on threads and in simulated time.
+macro_rules! at_work {
+    ($($topology:ident)*) => {$(
+        impl $topology {
+            /// What the components have been doing, in the order in which they were declared.
+            #[must_use]
+            pub fn metrics(&self) -> Vec<crate::ComponentMetrics> {
+                self.board.metrics()
+            }
+
+            /// What the tracker of the topology's trees has been doing; `None` without acking.
+            #[must_use]
+            pub fn tracker_metrics(&self) -> Option<expiry::Metrics> {
+                self.board.tracker_metrics()
+            }
+
+            /// Asks spouts for messages from now on.
+            pub fn activate(&self) {
+                self.board.activate(true);
+            }
+
+            /// Asks spouts for no more messages. Pending messages go on, and are replayed.
+            pub fn deactivate(&self) {
+                self.board.activate(false);
+            }
+        }
+    )*};
+}
+
+at_work! { Topology Simulation }
+
 /// Drives a tracker that has no reaper: ends the trees that are due. Returns the clock reading at
 /// which to do so again.
 fn poll(shared: &Shared) -> Option<u64> {

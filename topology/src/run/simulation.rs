@@ -5,9 +5,8 @@ use super::board::Board;
 use super::poll;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
-use crate::metrics::ComponentMetrics;
 use crate::task::Task;
-use expiry::{ManualClock, Metrics};
+use expiry::ManualClock;
 use std::fmt;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ use std::time::Duration;
 /// # Ok::<(), expiry_topology::BuildError>(())
 /// ```
 pub struct Simulation {
-    board: Board,
+    pub(super) board: Board,
     clock: ManualClock,
     /// The tasks, each with its component, and whether that component is held.
     tasks: Vec<(usize, bool, Box<dyn Task>)>,
@@ -70,7 +69,7 @@ impl Simulation {
     /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
     /// something to do.
     pub fn step(&mut self) -> bool {
-        self.due = poll(self.board.shared());
+        self.due = poll(&self.board.shared);
         let mut worked = false;
         for (_, held, task) in &mut self.tasks {
             if !*held {
@@ -103,7 +102,7 @@ impl Simulation {
     /// tick, or a spout that had no message. `None` if nothing will be due.
     #[must_use]
     pub fn next_due(&self) -> Option<Duration> {
-        let now = self.board.shared().clock.now();
+        let now = self.board.shared.clock.now();
         self.due.map(|due| Duration::from_nanos(due.saturating_sub(now)))
     }
 
@@ -140,28 +139,6 @@ impl Simulation {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.board.is_done() && self.board.is_quiet()
-    }
-
-    /// What the components have been doing.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<ComponentMetrics> {
-        self.board.metrics()
-    }
-
-    /// As [`Topology::tracker_metrics`](crate::Topology::tracker_metrics).
-    #[must_use]
-    pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.tracker_metrics()
-    }
-
-    /// As [`Topology::activate`](crate::Topology::activate).
-    pub fn activate(&self) {
-        self.board.activate(true);
-    }
-
-    /// As [`Topology::deactivate`](crate::Topology::deactivate).
-    pub fn deactivate(&self) {
-        self.board.activate(false);
     }
 }
 

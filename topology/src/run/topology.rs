@@ -6,7 +6,7 @@ use super::Stuck;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
-use expiry::{Metrics, ShutdownMode};
+use expiry::ShutdownMode;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_millis(100);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Topology {
-    board: Board,
+    pub(super) board: Board,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -55,7 +55,7 @@ impl Topology {
         let Parts { board, threads, real } = assemble(builder, false)?;
         let mut topology = Topology { board, threads: Vec::new() };
         for thread in threads {
-            let shared = topology.board.shared().clone();
+            let shared = topology.board.shared.clone();
             let handle = std::thread::Builder::new()
                 .name(thread.name.clone())
                 .spawn(move || thread.run(&shared, real))
@@ -63,28 +63,6 @@ impl Topology {
             topology.threads.push(handle);
         }
         Ok(topology)
-    }
-
-    /// What the components have been doing, in the order in which they were declared.
-    #[must_use]
-    pub fn metrics(&self) -> Vec<ComponentMetrics> {
-        self.board.metrics()
-    }
-
-    /// What the tracker of the topology's trees has been doing; `None` without acking.
-    #[must_use]
-    pub fn tracker_metrics(&self) -> Option<Metrics> {
-        self.board.tracker_metrics()
-    }
-
-    /// Asks spouts for messages from now on.
-    pub fn activate(&self) {
-        self.board.activate(true);
-    }
-
-    /// Asks spouts for no more messages. Pending messages go on, and are replayed.
-    pub fn deactivate(&self) {
-        self.board.activate(false);
     }
 
     /// Waits until all spouts are [done](crate::Next::Done) and everything has come to its end:
@@ -128,7 +106,7 @@ impl Topology {
     /// [`kill`](Self::kill), but the call does not wait for a component that is in a call of its
     /// own code: its thread ends after that.
     pub fn drain(mut self, limit: Duration) -> Result<Vec<ComponentMetrics>, Stuck> {
-        let draining = &self.board.shared().draining;
+        let draining = &self.board.shared.draining;
         draining.store(true, Ordering::Release);
         self.deactivate();
         let rest = self.until(limit, false, |board| board.is_silent() && board.is_quiet());
@@ -146,7 +124,7 @@ impl Topology {
 
     /// Stops the threads. Waits for those that are in a component's call only if `joins`.
     fn stop(&mut self, joins: bool) {
-        let shared = self.board.shared();
+        let shared = &self.board.shared;
         shared.stopping.store(true, Ordering::Release);
         self.board.ring();
         if expiry::is_inside() {

@@ -1,7 +1,7 @@
 //! What a spout's collector works on: emission, up to the lanes.
 
 use super::places::{Pending, Places};
-use super::trees::Trees;
+use super::trees::{Trees, TOGETHER};
 use crate::builder::TaskParts;
 use crate::emit::Port;
 use crate::error::EmitError;
@@ -32,7 +32,6 @@ impl<M, Id> AsRef<TaskParts> for Desk<M, Id> {
 }
 
 impl<M: Clone + 'static, Id> Desk<M, Id> {
-    /// How many more messages may be pending.
     pub(crate) fn room(&self) -> usize {
         self.places.room()
     }
@@ -55,7 +54,6 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         Ok(())
     }
 
-    /// Emits an untracked message.
     pub(crate) fn emit_untracked(&mut self, message: M) {
         if self.task.emitter.offer(&mut self.port, || message).is_ok() {
             self.trees.add_untracked(false);
@@ -110,7 +108,7 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
 
     /// Where the tracker has no room, the task begins the trees again when the spout has returned.
     fn begin_if_many(&mut self) {
-        if self.trees.are_many() {
+        if self.trees.len() >= TOGETHER {
             let _ = self.begin();
         }
     }
@@ -127,14 +125,12 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         })
     }
 
-    /// Sends what has been collected.
     pub(super) fn flush(&mut self) {
         self.port.flush();
         self.letters.flush();
         self.task.emitter.stats.overflow.set(self.overflow() as u64);
     }
 
-    /// Number of batches that have no room yet.
     pub(super) fn overflow(&self) -> usize {
         self.port.overflow() + self.letters.overflow()
     }

@@ -17,16 +17,16 @@ mod trees;
 pub(crate) use desk::Desk;
 
 use crate::builder::SpoutParts;
-use crate::component::{Context, Next, Spout};
+use crate::component::{Next, Spout};
 use crate::emit::Port;
 use crate::inbox::{Inbox, Jam};
-use crate::instance::{Instance, Made};
+use crate::instance::{Factory, Instance};
 use crate::outcomes::Ended;
 use crate::replay::{DeadLetter, Replay};
-use crate::task::{nanos, Sampler, Step, Task};
+use crate::task::{Sampler, Step, Task};
 use places::Places;
-use replays::Replays;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -38,16 +38,14 @@ const FULL_PAUSE: u64 = 1_000_000;
 /// How long the task leaves a spout alone that has no message, in nanoseconds.
 const IDLE_PAUSE: u64 = 1_000_000;
 
-pub(crate) type SpoutFactory<M, Id> = Arc<dyn Fn(&Context) -> Made<dyn Spout<M, Id>> + Send + Sync>;
-
 pub(crate) struct SpoutTask<M, Id> {
     spout: Instance<dyn Spout<M, Id>>,
-    factory: SpoutFactory<M, Id>,
     desk: Desk<M, Id>,
-    replays: Replays,
+    /// How often a message is emitted, and how far apart.
+    replay: Replay,
+    /// When a message is to be emitted again, and its place.
+    later: BinaryHeap<Reverse<(u64, u32)>>,
     sampler: Sampler,
-    tick: Option<u64>,
-    next_tick: u64,
     /// The queue of this task's outcomes.
     outcomes: Arc<Inbox<Ended>>,
     jam: Arc<Jam>,
@@ -63,24 +61,20 @@ pub(crate) struct SpoutTask<M, Id> {
     idle_until: u64,
     /// The clock reading of the last flush.
     flushed: u64,
-    /// The clock reading of the last step.
-    last: u64,
 }
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id> {
     pub(crate) fn new(
         parts: SpoutParts,
-        factory: SpoutFactory<M, Id>,
+        factory: Factory<dyn Spout<M, Id>>,
         (port, letters): (Port<M>, Port<DeadLetter<M>>),
     ) -> Self {
-        let (shared, last) = (&parts.task.shared, parts.task.now);
-        let tick = parts.task.tick.map(nanos);
+        let shared = &parts.task.shared;
         let replay = if shared.tracker.is_some() { parts.replay } else { Replay::once() };
         SpoutTask {
-            spout: Instance::new(),
+            spout: Instance::new(factory),
             sampler: Sampler::new(shared.sample_every),
-            next_tick: last.saturating_add(tick.unwrap_or(0)),
-            tick,
+            flushed: parts.task.now,
             desk: Desk {
                 keeps: replay.repeats() || !letters.is_closed(),
                 task: parts.task,
@@ -90,8 +84,8 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
                 trees: Trees::new(parts.number, parts.timeout),
                 acked: VecDeque::new(),
             },
-            factory,
-            replays: Replays::new(replay),
+            replay,
+            later: BinaryHeap::new(),
             outcomes: parts.outcomes,
             jam: parts.jam,
             is_jammed: false,
@@ -99,25 +93,19 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             is_done: false,
             full_until: 0,
             idle_until: 0,
-            flushed: last,
-            last,
         }
     }
 
     /// Makes an instance of the spout if there is none. Returns whether there is one: making it may
     /// panic, and is not repeated for a while then.
     fn is_made(&mut self) -> bool {
-        let SpoutTask { spout, factory, desk, is_active, .. } = self;
-        spout.is_made(
-            desk,
-            |context| factory(context),
-            |spout, context| {
-                spout.open(context);
-                if *is_active {
-                    spout.activate();
-                }
-            },
-        )
+        let SpoutTask { spout, desk, is_active, .. } = self;
+        spout.is_made(desk, |spout, context| {
+            spout.open(context);
+            if *is_active {
+                spout.activate();
+            }
+        })
     }
 
     /// Calls the spout, and makes an instance before if there is none. `None` if the call has
@@ -148,20 +136,17 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
 
     /// The clock reading of the next tick.
     fn tick_due(&self) -> Option<u64> {
-        self.tick.filter(|_| self.spout.is_alive()).map(|_| self.next_tick)
+        self.desk.task.ticks.due.filter(|_| self.spout.is_alive())
     }
 
     /// Calls the spout's tick if that is due.
     fn tick(&mut self) -> bool {
-        let Some(tick) =
-            self.tick.filter(|_| self.tick_due().is_some_and(|due| due <= self.desk.task.now))
-        else {
-            return false;
-        };
-        // The spout skips the ticks that it was too busy for.
-        self.next_tick = self.desk.task.now.saturating_add(tick);
-        self.call(|spout, _| spout.tick());
-        true
+        let now = self.desk.task.now;
+        let is_due = self.spout.is_alive() && self.desk.task.ticks.take(now, false);
+        if is_due {
+            self.call(|spout, _| spout.tick());
+        }
+        is_due
     }
 
     /// Activates or deactivates the spout, as the topology is.
@@ -226,13 +211,11 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
 
 impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutTask<M, Id> {
     fn make_first(&mut self) -> Result<(), String> {
-        self.spout.make_first(&mut self.desk, |context| (self.factory)(context))
+        self.spout.make_first(&mut self.desk)
     }
 
     fn step(&mut self) -> Step {
-        let now = self.desk.task.shared.clock.now();
-        let since = now.saturating_sub(std::mem::replace(&mut self.last, now));
-        self.desk.task.now = now;
+        let (since, now) = (self.desk.task.begin_step(), self.desk.task.now);
         let mut worked = self.settle();
         self.follow();
         worked |= self.tick();
@@ -244,7 +227,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
             self.desk.flush();
             return Step { worked, due: self.tick_due() };
         }
-        let is_full = !self.desk.trees.is_empty() && (now < self.full_until || !self.begin());
+        let is_full = self.desk.trees.len() > 0 && (now < self.full_until || !self.begin());
         if is_full {
             self.desk.flush();
             let due = self.tick_due().into_iter().chain([self.full_until]).min();
@@ -264,7 +247,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
             self.flushed = now;
             self.desk.flush();
         }
-        let later = self.replays.next();
+        let later = self.later.peek().map(|Reverse((due, _))| *due);
         let again = Some(self.idle_until.max(now)).filter(|&due| self.is_asked() && due < u64::MAX);
         let made = self.spout.due(&self.desk);
         let due = later.into_iter().chain(again).chain(made).chain(self.tick_due()).min();
@@ -274,7 +257,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> Task for SpoutT
     fn has_input(&self) -> bool {
         let is_told = self.spout.is_alive() && !self.outcomes.is_empty();
         let desk = &self.desk;
-        let is_free = self.is_asked() && desk.overflow() == 0 && desk.trees.is_empty();
+        let is_free = self.is_asked() && desk.overflow() == 0 && desk.trees.len() == 0;
         is_told
             || self.desk.task.shared.gate.is_open() != self.is_active
             || desk.port.look_for_room()

@@ -7,40 +7,10 @@
 use super::places::Pending;
 use super::{Desk, SpoutTask};
 use crate::instance::guarded;
-use crate::replay::{DeadLetter, Failure, Replay};
+use crate::replay::{DeadLetter, Failure};
 use crate::tuple::edge;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt;
-
-/// Which messages are to be emitted again, and what becomes of the others.
-pub(super) struct Replays {
-    /// How often a message is emitted, and how far apart.
-    replay: Replay,
-    /// When a message is to be emitted again, and its place.
-    later: BinaryHeap<Reverse<(u64, u32)>>,
-}
-
-impl Replays {
-    pub(super) fn new(replay: Replay) -> Self {
-        Replays { replay, later: BinaryHeap::new() }
-    }
-
-    /// The clock reading at which the first message is to be emitted again.
-    pub(super) fn next(&self) -> Option<u64> {
-        self.later.peek().map(|Reverse((due, _))| *due)
-    }
-
-    /// Takes out the first message if it is to be emitted again by `now`.
-    fn pop(&mut self, now: u64) -> Option<u32> {
-        let &Reverse((due, place)) = self.later.peek()?;
-        if due > now {
-            return None;
-        }
-        self.later.pop();
-        Some(place)
-    }
-}
 
 impl<M: Clone + 'static, Id: fmt::Debug> Desk<M, Id> {
     /// Makes the message in `place` its dead letter. Returns whether there was one.
@@ -78,7 +48,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         let age = self.desk.task.now.saturating_sub(pending.began);
         let pause = match failure {
             Failure::Rejected { .. } => None,
-            _ => self.replays.replay.pause(pending.attempts, age, random),
+            _ => self.replay.pause(pending.attempts, age, random),
         };
         let is_letter = pending.given_up.is_some();
         if !is_letter {
@@ -97,7 +67,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             });
         }
         let due = self.desk.task.now.saturating_add(pause);
-        self.replays.later.push(Reverse((due, place)));
+        self.later.push(Reverse((due, place)));
     }
 
     /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
@@ -143,7 +113,9 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
     /// Emits the messages again whose pause is over. Returns whether there were any.
     pub(super) fn replay(&mut self) -> bool {
         let mut any = false;
-        while let Some(place) = self.replays.pop(self.desk.task.now) {
+        let now = self.desk.task.now;
+        while let Some(&Reverse((_, place))) = self.later.peek().filter(|next| next.0 .0 <= now) {
+            self.later.pop();
             any = true;
             if self.desk.attempt(place) {
                 self.desk.task.emitter.stats.replayed.add(1);

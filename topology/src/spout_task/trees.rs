@@ -9,8 +9,8 @@ use expiry::{AckError, AckTracker, Lifetime, Root};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Number of messages that are sent together.
-const TOGETHER: usize = 64;
+/// So many messages are sent before the spout returns.
+pub(super) const TOGETHER: usize = 64;
 
 /// A message that was offered and not sent.
 struct Offered {
@@ -47,8 +47,8 @@ impl Trees {
         Trees { offered: VecDeque::new(), trees: Vec::new(), roots: Vec::new(), timeout, task }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.offered.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.offered.len()
     }
 
     /// Adds an untracked message that was just offered.
@@ -61,11 +61,6 @@ impl Trees {
         let xor = edges(seed).take(copies).fold(0, |xor, edge| xor ^ edge);
         self.trees.push((xor, Owner { task: self.task, place }.into()));
         self.offered.push_back(Offered { is_letter, seed: Some(seed) });
-    }
-
-    /// Whether so many wait that they should be sent before the spout returns.
-    pub(super) fn are_many(&self) -> bool {
-        self.offered.len() >= TOGETHER
     }
 
     /// Begins the trees, and calls `send` for each message, with whether it is a letter and the
