@@ -135,7 +135,8 @@ fn index_hash(seed: u64) -> impl Fn(u64) -> u64 {
     let factor = (secret.rotate_left(32) ^ 0x9E37_79B9_7F4A_7C15) | 1;
     move |id| {
         let product = u128::from(id ^ secret) * u128::from(factor);
-        product as u64 ^ (product >> 64) as u64
+        let folded = product as u64 ^ (product >> 64) as u64;
+        folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
     }
 }
 
