@@ -269,8 +269,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     }
 
     /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. The
-    /// only code of the user's that this runs
-    /// is the key's `Eq`, while key and value are in the slot.
+    /// only code of the user's that this runs is the key's `Eq`, while key and value are in the
+    /// slot.
     #[inline(always)]
     pub(in crate::keyed) fn enter<'g>(
         &mut self,
