@@ -109,7 +109,8 @@ fn a_key_has_one_holder_until_it_is_released() {
     // One member leaves: its partitions are served at once.
     let left = Instant::now();
     a.worker.runtime.block_on(a.leases.leave());
-    (0..100).for_each(|n| drop(b.acquire(&format!("k{n}"))));
+    let calls = (0..100).map(|n| b.leases.acquire(format!("k{n}"), TIME));
+    drop(b.worker.runtime.block_on(futures_util::future::join_all(calls)));
     assert!(left.elapsed() < 2 * OWNERS, "{:?}", left.elapsed());
 }
 
@@ -178,7 +179,7 @@ fn what_dropped_calls_may_have_got_is_free_long_before_its_time() {
         let leases = a.leases.clone();
         async move { leases.acquire(format!("cut{n}"), 1000 * TIME).await }
     };
-    let calls = (0..5_000).map(|n| {
+    let calls = (0..1_000).map(|n| {
         let call = acquire(n);
         runtime.spawn(async move {
             let call = tokio::spawn(call);
@@ -189,7 +190,7 @@ fn what_dropped_calls_may_have_got_is_free_long_before_its_time() {
         })
     });
     drop(runtime.block_on(futures_util::future::join_all(calls)));
-    let mut left: Vec<u64> = (0..5_000).collect();
+    let mut left: Vec<u64> = (0..1_000).collect();
     rig.until("all are free", || {
         let calls = left.iter().map(|n| acquire(*n));
         let found = runtime.block_on(futures_util::future::join_all(calls));
