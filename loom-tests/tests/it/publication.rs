@@ -91,7 +91,7 @@ const NOBODY: fn(u32) -> bool = |_| false;
 // are counted under the header that the publication expects.
 model!(the_last_place_of_a_hash, || {
     let index = index();
-    // To a table with room for more.
+    // It gets a table with room for more.
     for _ in 0..2 {
         index.grow();
         index.migrate(100);

@@ -77,8 +77,8 @@ impl Keys {
 /// A hash of 32 bits.
 ///
 /// The bits of a product are not enough: of keys at regular distances both of its halves are nearly
-/// arithmetic progressions. For one factor in hundreds most of these cancel each other, so
-/// that hundreds of keys fall into a few homes.
+/// arithmetic progressions. For one factor in some hundreds these cancel each other in the low
+/// bits, so that many keys fall into a few homes.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // the upper half fits
 fn mixed(bits: u64) -> u32 {
