@@ -93,7 +93,8 @@ impl<M: Clone> Output<M> {
 
     pub(crate) fn port(&self, sender: &Sender) -> Port<M> {
         let listeners = lock(&self.0).iter().map(|listen| listen(sender)).collect();
-        Port { listeners, offered: 0, sent: 0 }
+        let sent_to = sender.notes_sent.then(Vec::new);
+        Port { listeners, offered: 0, sent: 0, sent_to }
     }
 }
 
@@ -103,6 +104,8 @@ pub(crate) struct Port<M> {
     /// Number of messages that were offered, and of those that were sent.
     offered: u64,
     sent: u64,
+    /// The tasks that get the last message, if the port notes them.
+    sent_to: Option<Vec<(usize, usize)>>,
 }
 
 impl<M: Clone> Port<M> {
@@ -120,6 +123,12 @@ impl<M: Clone> Port<M> {
             }
             copies += last.offer(number, Cow::Owned(message));
         }
+        if let Some(sent_to) = &mut self.sent_to {
+            sent_to.clear();
+            for (grouping, listener) in self.listeners.iter().enumerate() {
+                listener.sent_to(number, &mut |task| sent_to.push((grouping, task)));
+            }
+        }
         self.offered += 1;
         copies
     }
@@ -127,6 +136,12 @@ impl<M: Clone> Port<M> {
     /// Takes back the message whose offer panicked.
     fn withdraw(&mut self) {
         self.listeners.iter_mut().for_each(|listener| listener.withdraw(self.offered));
+        self.sent_to.iter_mut().for_each(Vec::clear);
+    }
+
+    /// The tasks that get the last message, each after the number of its listener.
+    pub(crate) fn sent_to(&self) -> &[(usize, usize)] {
+        self.sent_to.as_deref().unwrap_or_default()
     }
 
     /// Sends the first message that was offered and not sent, each copy with its own anchors.

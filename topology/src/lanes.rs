@@ -48,6 +48,8 @@ pub(crate) struct Sender {
     pub(crate) hasher: FixedState,
     /// Tasks do not all begin with the same one of a bolt's tasks.
     pub(crate) turn: usize,
+    /// Whether the port notes which tasks get each message.
+    pub(crate) notes_sent: bool,
 }
 
 /// A grouping of a bolt, as one of the tasks sees it whose messages it gets. Messages have numbers,
@@ -56,6 +58,9 @@ pub(crate) trait Listener<M: Clone>: Send {
     /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
     /// users' code, which may panic. The caller then withdraws the message.
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize;
+
+    /// Calls `note` with each task that is to get the message that was offered last.
+    fn sent_to(&self, number: u64, note: &mut dyn FnMut(usize));
 
     /// Drops the copies of the message that was offered last.
     fn withdraw(&mut self, number: u64);
@@ -185,6 +190,11 @@ impl<M: Clone + Send> Listener<M> for Lanes<M> {
         last + 1
     }
 
+    fn sent_to(&self, number: u64, note: &mut dyn FnMut(usize)) {
+        let first = self.copies.partition_point(|copy| copy.number < number);
+        self.copies.range(first..).for_each(|copy| note(copy.lane));
+    }
+
     fn withdraw(&mut self, number: u64) {
         while self.copies.back().is_some_and(|copy| copy.number == number) {
             // The loop goes on after a panic: a copy that stayed would be sent as the next message.
@@ -258,6 +268,10 @@ pub(crate) struct Mapped<M: Clone + 'static, T> {
 impl<M: Clone, T: Clone> Listener<M> for Mapped<M, T> {
     fn offer(&mut self, number: u64, message: Cow<'_, M>) -> usize {
         (self.map)(message).map_or(0, |message| self.inner.offer(number, Cow::Owned(message)))
+    }
+
+    fn sent_to(&self, number: u64, note: &mut dyn FnMut(usize)) {
+        self.inner.sent_to(number, note);
     }
 
     fn withdraw(&mut self, number: u64) {

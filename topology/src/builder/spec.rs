@@ -99,6 +99,8 @@ pub(crate) struct Spec {
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
     pub(crate) tick: Option<Duration>,
+    /// Whether it is to know which tasks get its messages.
+    pub(crate) notes_sent: bool,
     /// The component that each grouping listens to.
     pub(crate) inputs: Vec<usize>,
     /// Whether it listens to a component of another topology.
@@ -114,6 +116,7 @@ impl Spec {
             threads: None,
             tries: true,
             tick: None,
+            notes_sent: false,
             inputs: Vec::new(),
             strays: false,
             kind,

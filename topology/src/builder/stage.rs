@@ -42,6 +42,13 @@ macro_rules! stage {
                 self
             }
 
+            /// Lets the component ask its collector which tasks a message was
+            /// [sent to](crate::SpoutCollector::sent_to). Costs a note for each copy of a message.
+            pub fn note_sent(self) -> Self {
+                self.stage.set(|spec| spec.notes_sent = true);
+                self
+            }
+
             /// The component's messages.
             #[must_use]
             pub fn stream(&self) -> super::Stream<'t, $out> {

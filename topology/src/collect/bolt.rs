@@ -58,6 +58,13 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
         self.bench.emit(&parents, message);
     }
 
+    /// The tasks that get the message that was emitted last, as of
+    /// [`SpoutCollector::sent_to`](crate::SpoutCollector::sent_to).
+    #[must_use]
+    pub fn sent_to(&self) -> &[(usize, usize)] {
+        self.bench.port.sent_to()
+    }
+
     /// Returns the component that emitted a tuple. For a tuple of another bolt the answer is
     /// meaningless.
     #[must_use]

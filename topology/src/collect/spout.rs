@@ -82,6 +82,39 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
         self.desk.emit_untracked(message);
     }
 
+    /// The tasks that get the message that was emitted last: for each copy the number of the
+    /// grouping, among all that listen to the spout, and the task's number in its bolt. Groupings
+    /// are numbered from 0, in the order of declaration. Empty without
+    /// [`note_sent`](crate::SpoutStage::note_sent), or if a panic has ended the emission.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use expiry_topology::{sink, ManualClock, Next, Spout, SpoutCollector, TopologyBuilder};
+    ///
+    /// struct One;
+    ///
+    /// impl Spout<u64> for One {
+    ///     fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+    ///         out.emit(7, 0).expect("there is room");
+    ///         assert_eq!(out.sent_to(), [(0, 0), (0, 1), (1, 2)]);
+    ///         Next::Done
+    ///     }
+    /// }
+    ///
+    /// # let topology = TopologyBuilder::new();
+    /// let one = topology.spout("one", |_| One).note_sent();
+    /// topology.bolt("all", |_| sink(|_: &u64, _| ())).parallelism(2).all(&one);
+    /// topology.bolt("third", |_| sink(|_: &u64, _| ())).parallelism(5).direct(&one, |n| *n as usize);
+    /// # let mut topology = topology.simulate(&ManualClock::new())?;
+    /// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
+    /// # Ok::<(), expiry_topology::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn sent_to(&self) -> &[(usize, usize)] {
+        self.desk.port.sent_to()
+    }
+
     /// Reports an error: it is counted, and hooks are called with it.
     pub fn report(&mut self, error: &dyn fmt::Display) {
         self.desk.task.emitter.report(error);

@@ -142,6 +142,7 @@ impl Assembly {
             batch: self.batch,
             hasher: self.hasher.clone(),
             turn: random.next_u32() as usize,
+            notes_sent: spec.notes_sent,
         };
         let (hooks, now) = (self.hooks.clone(), self.shared.clock.now());
         let task = TaskParts {

@@ -114,6 +114,61 @@ fn maps_and_filters() {
     assert_eq!((of(0), of(1)), (("ways", 4, 4), ("ways", 2, 2)));
 }
 
+/// The tasks that each message was sent to, after the name of the component that emitted it.
+type Sent = Log<(&'static str, Vec<(usize, usize)>)>;
+
+/// Emits three messages, and one that is not tracked.
+struct Ways(Sent);
+
+impl Spout<u64> for Ways {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64>) -> Next {
+        for n in 0..3 {
+            out.emit(n, n).unwrap();
+            self.0.note(("ways", out.sent_to().to_vec()));
+        }
+        out.emit_untracked(3);
+        self.0.note(("ways", out.sent_to().to_vec()));
+        Next::Done
+    }
+}
+
+/// The last grouping's closure panics over the second message, which no task gets.
+#[test]
+fn components_that_ask_learn_which_tasks_get_a_message() {
+    let ((clock, _, builder), sent) = (rig(), Sent::new());
+    let noted = sent.clone();
+    let ways = builder.spout("ways", move |_| Ways(noted.clone())).note_sent();
+    let passes = |name| {
+        let pass = bolt_with(&builder, name, &ways, sent.clone(), move |sent, tuple, out| {
+            out.emit(&tuple, *tuple);
+            sent.note((name, out.sent_to().to_vec()));
+            out.ack(tuple);
+        });
+        let behind = builder.bolt(&format!("behind {name}"), Collect::new().instances());
+        behind.parallelism(2).all(&pass);
+        pass
+    };
+    passes("asks").note_sent();
+    passes("does not ask");
+    let ends = builder.bolt("ends", Collect::new().instances()).parallelism(2);
+    ends.all(ways.stream().filter(|n| *n == 2)).direct(&ways, |n| match n {
+        1 => panic(),
+        n => *n as usize,
+    });
+    settled(builder, &clock);
+    let of = |name| {
+        let sent = sent.all().into_iter().filter(|(by, _)| *by == name);
+        sent.map(|(_, tasks)| tasks).collect::<Vec<_>>()
+    };
+    // Groupings are numbered in the order of declaration.
+    let first = vec![(0, 0), (1, 0), (3, 0)];
+    let third = vec![(0, 0), (1, 0), (2, 0), (2, 1), (3, 0)];
+    let untracked = vec![(0, 0), (1, 0), (3, 1)];
+    assert_eq!(of("ways"), [first, vec![], third, untracked]);
+    assert_eq!(of("asks"), [[(0, 0), (0, 1)]; 3]);
+    assert_eq!(of("does not ask"), [[], [], []]);
+}
+
 /// A message that no listener keeps is acked.
 #[test]
 fn what_is_filtered_out_everywhere_is_acked() {
