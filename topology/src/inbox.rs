@@ -39,11 +39,7 @@ impl Bell {
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         if !is_something() {
-            if limit == Duration::MAX {
-                parker.park();
-            } else {
-                parker.park_timeout(limit);
-            }
+            parker.park_timeout(limit); // for ever, if that is beyond the clock
         }
         self.asleep.store(false, Ordering::Relaxed);
     }

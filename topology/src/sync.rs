@@ -34,17 +34,13 @@ mod model {
             &self.0
         }
 
-        pub(crate) fn park(&self) {
+        pub(crate) fn park_timeout(&self, _limit: Duration) {
             let (token, left) = &*self.0 .0;
             let mut token = token.lock().unwrap();
             while !*token {
                 token = left.wait(token).unwrap();
             }
             *token = false;
-        }
-
-        pub(crate) fn park_timeout(&self, _limit: Duration) {
-            self.park();
         }
     }
 

@@ -7,6 +7,7 @@ use crate::lanes::Sender;
 use crate::outcomes::Ended;
 use crate::replay::Replay;
 use crate::task::{Shared, Task, Ticks};
+use crate::wait::WaitStrategy;
 use expiry::Lifetime;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +99,8 @@ pub(crate) struct Spec {
     pub(crate) threads: Option<usize>,
     /// Whether its first instances are made before the topology starts, as that may fail.
     pub(crate) tries: bool,
+    /// Its own way to wait, if it has one.
+    pub(crate) wait: Option<WaitStrategy>,
     pub(crate) tick: Option<Duration>,
     /// Whether it is to know which tasks get its messages.
     pub(crate) notes_sent: bool,
@@ -115,6 +118,7 @@ impl Spec {
             tasks: 1,
             threads: None,
             tries: true,
+            wait: None,
             tick: None,
             notes_sent: false,
             inputs: Vec::new(),

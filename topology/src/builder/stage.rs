@@ -34,6 +34,13 @@ macro_rules! stage {
                 self
             }
 
+            /// How the component's threads wait, instead of the
+            /// [topology's way](crate::TopologyBuilder::wait). A simulation has no threads.
+            pub fn wait(self, strategy: crate::WaitStrategy) -> Self {
+                self.stage.set(|spec| spec.wait = Some(strategy));
+                self
+            }
+
             /// Has `tick` called in each of the component's tasks, about so often. If a bolt acks
             /// in there, the [timeout](crate::TopologyBuilder::timeout) has to be longer, or all
             /// tuples that it holds time out.

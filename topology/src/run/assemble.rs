@@ -221,7 +221,7 @@ impl Assembly {
                 tasks,
                 bell,
                 parker,
-                wait: self.wait,
+                wait: spec.wait.unwrap_or(self.wait),
             });
         }
         Ok(())
@@ -255,12 +255,12 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         draining: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
     });
-    let all_bells = bells.iter().flatten().map(|(bell, _)| bell.clone());
+    let unparkers = bells.iter().flatten().map(|(_, parker)| parker.unparker().clone());
     let mut assembly = Assembly {
         board: Board {
             windows: Vec::new(),
             components: Vec::new(),
-            bells: all_bells.collect(),
+            unparkers: unparkers.collect(),
             shared: shared.clone(),
         },
         threads: Vec::new(),

@@ -3,8 +3,8 @@
 use super::{Stuck, StuckComponent};
 use crate::builder::Queued;
 use crate::component::Registry;
-use crate::inbox::Bell;
 use crate::metrics::{ComponentMetrics, Stats};
+use crate::sync::Unparker;
 use crate::task::Shared;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -23,14 +23,15 @@ pub(super) struct Board {
     pub(super) windows: Vec<Window>,
     /// Of each component: those that it listens to, and its counters.
     pub(super) components: Vec<(Vec<usize>, Arc<Registry>)>,
-    pub(super) bells: Vec<Arc<Bell>>,
+    /// What wakes each thread.
+    pub(super) unparkers: Vec<Unparker>,
     pub(super) shared: Arc<Shared>,
 }
 
 impl Board {
-    /// Wakes all threads.
-    pub(super) fn ring(&self) {
-        self.bells.iter().for_each(|bell| bell.ring());
+    /// Wakes all threads, however they wait.
+    pub(super) fn wake(&self) {
+        self.unparkers.iter().for_each(Unparker::unpark);
     }
 
     /// The components' names, in the order in which they were declared.
@@ -59,7 +60,7 @@ impl Board {
     /// Opens or closes the gate of the spouts.
     pub(super) fn activate(&self, active: bool) {
         self.shared.gate.set(active);
-        self.ring();
+        self.wake();
     }
 
     /// Whether nothing is under way: bolts have executed every message that was sent, and no spout

@@ -62,6 +62,8 @@ impl Thread {
             WaitStrategy::Progressive { spins, yields } if nth - spins < yields => {
                 std::thread::yield_now();
             }
+            // The bell does not know of this sleep, so no sender wakes the thread.
+            WaitStrategy::Sleep(time) => self.parker.park_timeout(time.min(limit)),
             _ => self.bell.sleep(&self.parker, limit, || {
                 shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
             }),

@@ -126,7 +126,7 @@ impl Topology {
     fn stop(&mut self, joins: bool) {
         let shared = &self.board.shared;
         shared.stopping.store(true, Ordering::Release);
-        self.board.ring();
+        self.board.wake();
         if expiry::is_inside() {
             // A component of some topology, or a handler of some store, dropped this topology. The
             // call must not wait for threads that may wait for it: each ends with its current call.

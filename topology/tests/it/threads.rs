@@ -1,15 +1,16 @@
 //! How threads wait, and what wakes them.
 
 use crate::common::*;
-use expiry_topology::{TopologyBuilder, WaitStrategy};
+use expiry_topology::{TopologyBuilder, VecSpout, WaitStrategy};
+use std::time::Duration;
 
 /// All messages come through, however the threads wait. Each waits for the other one.
 #[test]
 fn threads_wait_in_each_way() {
-    use WaitStrategy::{Park, Progressive};
+    use WaitStrategy::{Park, Progressive, Sleep};
     let progressive = Progressive { spins: 2, yields: 1 };
     let longest = Progressive { spins: u32::MAX, yields: u32::MAX };
-    for strategy in [progressive, longest, Park] {
+    for strategy in [progressive, longest, Park, Sleep(SECOND / 1000)] {
         let (told, builder) = (Log::new(), TopologyBuilder::new());
         builder.wait(strategy);
         let numbers = builder.spout("numbers", numbers(0..100, &told)).max_pending(1);
@@ -19,4 +20,28 @@ fn threads_wait_in_each_way() {
         topology.kill();
         assert_eq!(acks(&told).len(), 100, "{strategy:?}");
     }
+}
+
+/// The topology's threads would sleep for ever, and those of two components do not. The end of the
+/// topology wakes the third one.
+#[test]
+fn a_components_threads_wait_their_own_way() {
+    let (told, builder) = (Log::new(), TopologyBuilder::new());
+    builder.wait(WaitStrategy::Sleep(Duration::MAX));
+    let numbers = builder.spout("numbers", numbers(0..100, &told)).max_pending(1);
+    acks_all(&builder, "sink", &numbers.wait(WaitStrategy::Park)).wait(WaitStrategy::Park);
+    builder.spout("asleep", |_| VecSpout::<u64>::new([]));
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    topology.kill();
+    assert_eq!(acks(&told).len(), 100);
+}
+
+#[test]
+fn a_simulation_does_not_sleep() {
+    let (clock, told, builder) = rig();
+    builder.wait(WaitStrategy::Sleep(Duration::MAX));
+    acks_all(&builder, "sink", &builder.spout("numbers", numbers(0..100, &told)).max_pending(1));
+    assert!(settled(builder, &clock).is_finished());
+    assert_eq!(acks(&told).len(), 100);
 }
