@@ -26,37 +26,28 @@ impl Graph {
             sources.dedup();
             senders.push(sources);
         }
-        reachable(specs, &senders)?;
-        let in_cycle = (0..specs.len()).map(|at| in_cycle(at, specs, &senders)).collect();
+        if !specs.iter().any(|spec| spec.kind.is_spout()) {
+            return Err(BuildError::NoSpout);
+        }
+        let (mut in_cycle, mut unreachable) = (Vec::new(), Vec::new());
+        for (at, spec) in specs.iter().enumerate() {
+            let sources = all_sources(at, &senders);
+            let is_spout = |&from: &usize| sources[from] && specs[from].kind.is_spout();
+            let spouts: Vec<usize> = (0..specs.len()).filter(is_spout).collect();
+            if spouts.is_empty() && !spec.kind.is_spout() {
+                unreachable.push(spec.name.to_string());
+            }
+            in_cycle.push(sources[at].then_some(spouts));
+        }
+        if !unreachable.is_empty() {
+            return Err(BuildError::Unreachable(unreachable));
+        }
         Ok(Graph { senders, in_cycle })
     }
 }
 
-/// Whether a spout leads to every bolt.
-fn reachable(specs: &[Spec], senders: &[Vec<usize>]) -> Result<(), BuildError> {
-    let mut reached: Vec<bool> = specs.iter().map(|spec| spec.kind.is_spout()).collect();
-    if !reached.contains(&true) {
-        return Err(BuildError::NoSpout);
-    }
-    loop {
-        let more = |&at: &usize| !reached[at] && senders[at].iter().any(|&source| reached[source]);
-        match (0..specs.len()).find(more) {
-            Some(at) => reached[at] = true,
-            None => break,
-        }
-    }
-    let left = specs.iter().zip(&reached).filter(|(_, reached)| !**reached);
-    let left: Vec<String> = left.map(|(spec, _)| spec.name.to_string()).collect();
-    if left.is_empty() {
-        Ok(())
-    } else {
-        Err(BuildError::Unreachable(left))
-    }
-}
-
-/// The spouts that a component listens to, by others or not, if it listens to itself, by others or
-/// not.
-fn in_cycle(at: usize, specs: &[Spec], senders: &[Vec<usize>]) -> Option<Vec<usize>> {
+/// For each component, whether the component `at` listens to it, directly or by others.
+fn all_sources(at: usize, senders: &[Vec<usize>]) -> Vec<bool> {
     let mut seen = vec![false; senders.len()];
     let mut next = senders[at].clone();
     while let Some(source) = next.pop() {
@@ -64,6 +55,5 @@ fn in_cycle(at: usize, specs: &[Spec], senders: &[Vec<usize>]) -> Option<Vec<usi
             next.extend(&senders[source]);
         }
     }
-    let is_spout = |&spout: &usize| seen[spout] && specs[spout].kind.is_spout();
-    seen[at].then(|| (0..specs.len()).filter(is_spout).collect())
+    seen
 }

@@ -35,6 +35,7 @@ use crate::instance::Factory;
 use crate::lanes::Batch;
 use crate::run::{Simulation, Topology};
 use crate::spout_task::SpoutTask;
+use crate::task::debug;
 use bolt::Inboxes;
 use expiry::{Lifetime, ManualClock};
 use spec::{BoltKind, SpoutKind};
@@ -84,12 +85,8 @@ pub struct TopologyBuilder {
     settings: RefCell<Settings>,
 }
 
-impl fmt::Debug for TopologyBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.specs.borrow().iter().map(|spec| spec.name.clone()).collect();
-        f.debug_struct("TopologyBuilder").field("components", &names).finish_non_exhaustive()
-    }
-}
+debug!([] TopologyBuilder, |it| "TopologyBuilder {{ components: {:?}, .. }}",
+    it.specs.borrow().iter().map(|spec| spec.name.clone()).collect::<Vec<_>>());
 
 impl TopologyBuilder {
     /// A declaration without components.

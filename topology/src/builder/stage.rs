@@ -80,12 +80,8 @@ macro_rules! stage {
             }
         }
 
-        impl<$($other,)? $out> std::fmt::Debug for $stage<'_, $($other,)? $out> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let name = self.stage.builder.name_of(self.stage.at);
-                f.debug_tuple(stringify!($stage)).field(&name).finish()
-            }
-        }
+        crate::task::debug!([$($other,)? $out] $stage<'_, $($other,)? $out>, |it| "{}({:?})",
+            stringify!($stage), it.stage.builder.name_of(it.stage.at));
     };
 }
 pub(super) use stage;

@@ -3,8 +3,8 @@
 use super::{Stage, TopologyBuilder};
 use crate::emit::{Listen, Output};
 use crate::lanes::{Map, Mapped};
+use crate::task::debug;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 /// Notes a listener of a stream.
@@ -53,11 +53,7 @@ impl<M> Clone for Stream<'_, M> {
     }
 }
 
-impl<M> fmt::Debug for Stream<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Stream").field(&self.builder.name_of(self.from)).finish()
-    }
-}
+debug!([M] Stream<'_, M>, |it| "Stream({:?})", it.builder.name_of(it.from));
 
 impl<'t, M: Clone + Send + 'static> Stream<'t, M> {
     pub(super) fn new(stage: Stage<'t>, output: &Arc<Output<M>>) -> Self {

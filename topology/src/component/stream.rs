@@ -2,9 +2,8 @@
 
 use super::{Context, Next, Spout};
 use crate::collect::SpoutCollector;
-use crate::task::lock;
+use crate::task::{debug, lock};
 use futures_core::Stream;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{self, Poll};
@@ -87,8 +86,4 @@ where
     }
 }
 
-impl<S> fmt::Debug for StreamSpout<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSpout").field("emitted", &self.emitted).finish_non_exhaustive()
-    }
-}
+debug!([S] StreamSpout<S>, |it| "StreamSpout {{ emitted: {}, .. }}", it.emitted);

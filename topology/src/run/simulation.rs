@@ -5,9 +5,8 @@ use super::board::Board;
 use super::poll;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
-use crate::task::Task;
+use crate::task::{debug, Task};
 use expiry::ManualClock;
-use std::fmt;
 use std::time::Duration;
 
 /// A topology without threads, in simulated time: see [`TopologyBuilder::simulate`]. Dropping it
@@ -48,13 +47,8 @@ pub struct Simulation {
     due: Option<u64>,
 }
 
-impl fmt::Debug for Simulation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Simulation")
-            .field("components", &self.board.names().collect::<Vec<_>>())
-            .finish_non_exhaustive()
-    }
-}
+debug!([] Simulation, |it| "Simulation {{ components: {:?}, .. }}",
+    it.board.names().collect::<Vec<_>>());
 
 impl Simulation {
     pub(crate) fn start(builder: TopologyBuilder, clock: ManualClock) -> Result<Self, BuildError> {

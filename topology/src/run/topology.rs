@@ -6,8 +6,8 @@ use super::Stuck;
 use crate::builder::TopologyBuilder;
 use crate::error::BuildError;
 use crate::metrics::ComponentMetrics;
+use crate::task::debug;
 use expiry::ShutdownMode;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -41,14 +41,8 @@ pub struct Topology {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Topology {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology")
-            .field("components", &self.board.names().collect::<Vec<_>>())
-            .field("threads", &self.threads.len())
-            .finish_non_exhaustive()
-    }
-}
+debug!([] Topology, |it| "Topology {{ components: {:?}, threads: {}, .. }}",
+    it.board.names().collect::<Vec<_>>(), it.threads.len());
 
 impl Topology {
     pub(crate) fn start(builder: TopologyBuilder) -> Result<Self, BuildError> {
