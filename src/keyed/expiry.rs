@@ -6,9 +6,9 @@
 
 use super::idle::Term;
 use super::living::Replaces;
-use super::store::{Found, Offer, Store};
+use super::store::{Found, Mine, Offer, Store};
 use super::Lifetimes;
-use crate::core::engine::{BadTimeout, Pin};
+use crate::core::engine::BadTimeout;
 use crate::time::{Lifetime, NEVER};
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// asks nothing.
     pub(super) fn term_asking(
         &self,
-        pin: &Pin,
+        mine: &Mine,
         offer: &Offer<'_, K, V>,
         found: Option<&Found<'_, K, V>>,
         (given, replaces): (Lifetimes, Replaces),
@@ -153,7 +153,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Some(found) if !replaces.takes(found) => given,
             _ => self.lifetime(offer, found, given),
         };
-        self.term(pin, lifetime)
+        self.term(mine, lifetime)
     }
 
     /// An entry is read: it lives for as long as the policy says, in a map that has one. False if

@@ -9,7 +9,7 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Leased, Offer, Place, Prolonged, RemovalCause, Spotted, Store,
+    Entered, Found, Hindered, Leased, Mine, Offer, Place, Prolonged, RemovalCause, Spotted, Store,
     Touched, Wanted,
 };
 use super::Lifetimes;
@@ -86,9 +86,9 @@ impl<'g, 's, K, V> From<Result<Entered<'g, 's, K, V>, Hindered>> for Put<'g, 's,
 impl<K: 'static, V: 'static> Store<K, V> {
     /// When an entry ends that begins now; and the clock reading that this was derived from.
     #[inline(always)]
-    pub(super) fn term(&self, pin: &Pin, lifetime: Lifetimes) -> Result<(Term, u64), BadTimeout> {
-        let last = &self.engine.mine(pin).deadlines;
-        let (deadline, now) = self.engine.deadlines.deadline(last, lifetime.live, self.timeout)?;
+    pub(super) fn term(&self, mine: &Mine, lifetime: Lifetimes) -> Result<(Term, u64), BadTimeout> {
+        let (deadlines, last) = (&self.engine.deadlines, &mine.deadlines);
+        let (deadline, now) = deadlines.deadline(last, lifetime.live, self.timeout)?;
         let term = match (lifetime.idle, self.idle) {
             (Lifetime::Never, _) | (Lifetime::Default, None) => Term::until(deadline),
             (idle, _) => self.idle_term(idle, deadline)?,
@@ -216,11 +216,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     where
         K: Eq,
     {
-        let found = self.find_or_open(pin, offer.wanted(likely));
+        let (found, mine) = (self.find_or_open(pin, offer.wanted(likely)), self.engine.mine(pin));
         // The one clock reading, after the look at the lease.
         let times = match asks {
-            true => self.term_asking(pin, offer, found.as_ref().ok(), (lifetime, replaces)),
-            false => self.term(pin, lifetime),
+            true => self.term_asking(mine, offer, found.as_ref().ok(), (lifetime, replaces)),
+            false => self.term(mine, lifetime),
         };
         let (term, now) = match times {
             Ok(times) => times,
@@ -228,7 +228,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let found = match found {
             Ok(found) => found,
-            Err(open) => return offer.enter(pin, open, term).into(),
+            Err(open) => return offer.enter((pin, mine), open, term).into(),
         };
         if !self.is_living_at(&found, now) {
             // By a copy: found itself stays in registers.
@@ -238,7 +238,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             };
         }
         match replaces.takes(&found) {
-            true => offer.replace(pin, &found, term).into(),
+            true => offer.replace((pin, mine), &found, term).into(),
             false => Put::Kept(found),
         }
     }

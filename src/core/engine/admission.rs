@@ -227,26 +227,19 @@ impl Admission {
     }
 
     /// Takes so many permits, or none.
+    #[inline(always)]
     fn take(&self, wanted: u64) -> Result<(), Refused> {
-        let Some(permits) = &self.permits else {
-            return Ok(());
-        };
+        self.permits.as_ref().map_or(Ok(()), |permits| self.take_of(permits, wanted))
+    }
+
+    #[inline(never)]
+    fn take_of(&self, permits: &AtomicU64, wanted: u64) -> Result<(), Refused> {
         // Not `fetch_sub`: it would dip below zero and make others see a full engine that is not.
-        let mut left = permits.load(Ordering::Relaxed);
-        loop {
-            if signed(left) < signed(wanted) {
-                return Err(if self.is_refusing() { Refused::Closed } else { Refused::Full });
-            }
-            match permits.compare_exchange_weak(
-                left,
-                left - wanted,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Ok(()),
-                Err(now) => left = now,
-            }
-        }
+        let taken = permits.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            (signed(left) >= signed(wanted)).then(|| left - wanted)
+        });
+        let refused = || if self.is_refusing() { Refused::Closed } else { Refused::Full };
+        taken.map(drop).map_err(|_| refused())
     }
 
     /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or those

@@ -49,11 +49,11 @@ impl Keys {
         mixed(product as u64 ^ (product >> 64) as u64)
     }
 
-    /// The shard whose index has the keys of this hash. The index addresses homes by the lowest
-    /// bits; shards go by a product, to which all bits contribute.
+    /// The shard whose index has the keys of this hash: by its highest bits, as the index addresses
+    /// homes by the lowest ones.
     #[inline]
     pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
-        self.indexes.shard((hash.wrapping_mul(0x9E37_79B1) >> 24) as usize)
+        self.indexes.shard((hash >> 24) as usize)
     }
 
     /// The index that has the keys of this hash.

@@ -3,7 +3,7 @@
 
 use super::directory::{Directory, LISTED};
 use super::line::bits;
-use super::table::{hash_of, Publish, Table, BITS, CLOSED};
+use super::table::{hash_of, slot_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
 use crate::core::memory::{boxed, OutOfMemory};
 use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
@@ -167,7 +167,8 @@ impl Index {
                 let home = &table.homes.as_slice()[at];
                 let header = home.header.fetch_or(CLOSED, Ordering::AcqRel);
                 for position in bits(header & BITS) {
-                    let word = table.word_at(at, home, position).load(Ordering::Acquire);
+                    #[allow(clippy::cast_possible_truncation)] // a home's number has as few bits
+                    let word = table.word_at(home, at as u32, position).load(Ordering::Acquire);
                     // A closed home only loses bits. A bit that is set after the word was read was
                     // the word's all the time, and not that of a thread that has reserved the place
                     // since.
@@ -178,7 +179,7 @@ impl Index {
                         continue;
                     }
                     *budget = budget.saturating_sub(1);
-                    if !self.migrate_one(table, (at, position), word, tail) {
+                    if !self.migrate_one(table, position, word, tail) {
                         // Crowded, and no larger table to be had: leave it where it is, and try
                         // again when there is one.
                         *next = at;
@@ -203,37 +204,32 @@ impl Index {
     fn migrate_one(
         &self,
         old: &Table,
-        (at, place): (usize, usize),
+        place: usize,
         value: u64,
         tail: impl Fn(u32) -> u32,
     ) -> bool {
+        let (hash, slot) = (hash_of(value), slot_of(value));
         loop {
             let directory = self.directory();
             for class in directory.classes().take(directory.len() - 1) {
-                self.table(class).close(hash_of(value));
+                self.table(class).close(hash);
             }
             // A younger table may come meanwhile: a thread that goes on to that has looked at the
             // old table before, and at this one after it.
             let young = self.table(directory.youngest());
-            let mut position = 0;
-            match young.publish(value, &mut position, usize::MAX, &mut |_| false) {
-                Publish::Done => {}
-                Publish::Found | Publish::Alike | Publish::Closed => continue,
-                Publish::Crowded => {
-                    if self.grow(directory) {
-                        continue;
-                    }
-                    return false;
-                }
-            }
-            match old.take_copied(at, place) {
+            let position = match young.publish(hash, slot, usize::MAX, &mut |_| false) {
+                Publish::Done(position) => position,
+                Publish::Crowded if !self.grow(directory) => return false,
+                _ => continue,
+            };
+            match old.take_copied(hash, place) {
                 Some(now) if now == value => {}
                 // Swung since, the copy perhaps too. It leads to the entry, whose slots are not
                 // freed while this thread is pinned.
-                Some(_) => young.mend_copy(position, hash_of(value), tail),
+                Some(_) => young.mend_copy(position, hash, tail),
                 // The entry has ended, and the thread that ended it has taken the old word: the
                 // copy must go too.
-                None => young.withdraw(position, hash_of(value)),
+                None => young.withdraw(position, hash),
             }
             return true;
         }

@@ -1,7 +1,7 @@
 //! Look-ups: in one table, and in the index.
 
 use super::directory::Directory;
-use super::table::{slot_of, wanted, word, Home, Table, CLOSED, VERSIONS};
+use super::table::{slot_of, wanted, Home, Table, CLOSED, VERSIONS};
 use super::{Index, ANYWHERE};
 use crate::core::params::HOME;
 use crate::core::pins::Pin;
@@ -75,20 +75,19 @@ impl<const OWN: usize> Table<OWN> {
     #[inline(always)]
     pub(super) fn look(
         &self,
-        at: usize,
         home: &Home<OWN>,
         header: &mut u64,
         hash: u32,
         probe: &mut impl Probe,
     ) -> Option<u32> {
         let wanted = wanted(hash);
-        let mut matching = self.matching(at, home, *header, hash);
+        let mut matching = self.matching(home, *header, hash);
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
             // Acquire: the word was written before its bit was published; the header's load saw the
             // bit.
-            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            let word = self.word_at(home, hash, position).load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
             // This comes after the look into the slot, not before. So the word was there all the
             // while, and the slot had this word's occupant, not a later one that is not published
@@ -98,7 +97,7 @@ impl<const OWN: usize> Table<OWN> {
             let believed = VERSIONS | 1 << position;
             if now & believed != *header & VERSIONS | 1 << position {
                 *header = now;
-                matching = self.matching(at, home, now, hash);
+                matching = self.matching(home, now, hash);
                 continue;
             }
             if accepted && probe.confirm() {
@@ -116,14 +115,13 @@ impl<const OWN: usize> Table<OWN> {
         home: &'a Home<OWN>,
         hash: u32,
     ) -> Glance<Word<'a, OWN>, u64> {
-        let at = hash as usize & self.mask;
         // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
         let mut matching = home.matching(hash) & header;
         if matching == 0 {
             // A call whatever the header says, or the compiler would ask that first: a fifth of
             // the homes have words there, and no processor predicts which.
-            matching = self.matching_beyond(at, header, hash);
+            matching = self.matching_beyond(header, hash);
         }
         if matching == 0 {
             // After the words: one that has been migrated meanwhile is in a younger table
@@ -138,15 +136,15 @@ impl<const OWN: usize> Table<OWN> {
         let position = matching.trailing_zeros() as usize;
         // Acquire: a thread that finds a mere reservation finds the header changed (model
         // `w14_a_candidate_that_was_only_reserved`).
-        let word = self.word_at(at, home, position).load(Ordering::Acquire);
+        let word = self.word_at(home, hash, position).load(Ordering::Acquire);
         Glance::There(Word { home, header, word, position })
     }
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         let mut header = home.header.load(Ordering::Acquire);
-        self.look(at, home, &mut header, hash, probe)
+        self.look(home, &mut header, hash, probe)
     }
 }
 
@@ -208,7 +206,7 @@ impl Open<'_> {
     /// Publishes a slot there, unless the home has changed since, or is crowded: then nothing has.
     #[inline(always)]
     pub(crate) fn publish(self, slot: u32) -> bool {
-        self.table.publish_under(self.home, self.header, word(self.hash, slot))
+        self.table.publish_under(self.home, self.header, self.hash, slot)
     }
 }
 

@@ -245,7 +245,6 @@ impl Index {
         crowded: &mut bool,
         probe: &mut impl Probe,
     ) -> Insert {
-        let value = word(hash, slot);
         loop {
             let directory = self.directory();
             let youngest = directory.youngest();
@@ -258,9 +257,8 @@ impl Index {
             // The migrating thread has at most one word that is in two tables.
             let room = (ALIKE + usize::from(directory.len() > 1)).saturating_sub(counted);
             let table = self.table(youngest);
-            let mut position = 0;
-            match table.publish(value, &mut position, room, probe) {
-                Publish::Done => {
+            match table.publish(hash, slot, room, probe) {
+                Publish::Done(position) => {
                     if table.crowded_at(position) {
                         *crowded = true;
                     }
@@ -395,8 +393,8 @@ impl TwoWords {
             Glance::Absent(header) => Some(header),
             _ => None,
         };
-        open.is_some_and(|header| self.0.publish_under(home, header, word(hash, slot)))
-            || matches!(self.0.publish(word(hash, slot), &mut 0, ALIKE, &mut accept), Publish::Done)
+        open.is_some_and(|header| self.0.publish_under(home, header, hash, slot))
+            || matches!(self.0.publish(hash, slot, ALIKE, &mut accept), Publish::Done(_))
     }
 
     /// Takes the word of a slot away, which has been seen at this place of its home.

@@ -5,6 +5,7 @@
 
 use super::line::bits;
 use super::table::{hash_of, slot_of, wanted, word, Table};
+use super::ANYWHERE;
 use crate::sync::Ordering;
 
 impl<const OWN: usize> Table<OWN> {
@@ -16,10 +17,11 @@ impl<const OWN: usize> Table<OWN> {
     /// copy of it.
     #[inline(always)]
     pub(super) fn swing_at(&self, from: u64, target: u32, position: usize) -> bool {
-        let hash = hash_of(from);
-        let Some(place) = self.place_of(hash, position) else {
+        if position == ANYWHERE {
             return false;
-        };
+        }
+        let hash = hash_of(from);
+        let place = self.word_at(self.home_of(hash), hash, position);
         // The orderings are those of `swing`.
         place
             .compare_exchange(from, word(hash, target), Ordering::AcqRel, Ordering::Relaxed)
@@ -34,13 +36,13 @@ impl<const OWN: usize> Table<OWN> {
     /// a copy is not published yet, the swing ends at the old word. From a word whose bit is gone
     /// the migrating thread takes what the swing has put there.
     pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> bool {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         let (wanted, swung) = (wanted(hash), word(hash, target));
         // survives: a swing that misses a word on its way to a younger table goes round again while
         // its target lives.
         let header = home.header.load(Ordering::Acquire);
-        bits(self.matching(at, home, header, hash)).any(|position| {
-            let place = self.word_at(at, home, position);
+        bits(self.matching(home, header, hash)).any(|position| {
+            let place = self.word_at(home, hash, position);
             // Acquire, also where the swap fails: it pairs with the swap that has set the word. The
             // slot's lease is its present occupant's (model `a_late_swing_beside_a_reused_slot`).
             let mut now = place.load(Ordering::Acquire);
@@ -57,10 +59,10 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes the word at `position` of a closed home away, of which `value` has been copied
+    /// Takes the word at `position` of the closed home of `hash` away, of which `value` has been copied
     /// elsewhere: what it was in the end. `None` if it was gone. The migrating thread's.
-    pub(super) fn take_copied(&self, at: usize, position: usize) -> Option<u64> {
-        let home = &self.homes.as_slice()[at];
+    pub(super) fn take_copied(&self, hash: u32, position: usize) -> Option<u64> {
+        let home = self.home_of(hash);
         loop {
             // survives: a late header makes the swap in `disown` fail. A bit that reads as gone is
             // gone for good, and nothing is read by it.
@@ -70,15 +72,15 @@ impl<const OWN: usize> Table<OWN> {
             }
             if home.disown(header, position) {
                 // A swing may have come since the word was copied.
-                return Some(self.word_at(at, home, position).swap(0, Ordering::AcqRel));
+                return Some(self.word_at(home, hash, position).swap(0, Ordering::AcqRel));
             }
         }
     }
 
     /// Makes the copy at `position` name the slot that it leads to. The migrating thread's.
     pub(super) fn mend_copy(&self, position: usize, hash: u32, tail: impl Fn(u32) -> u32) {
-        let (at, home) = self.home(hash);
-        let place = self.word_at(at, home, position);
+        let home = self.home_of(hash);
+        let place = self.word_at(home, hash, position);
         let wanted = wanted(hash);
         // Acquire, also where the swap fails: as in `swing` (model
         // `a_copy_is_mended_beside_a_reused_slot`).
@@ -103,7 +105,7 @@ impl<const OWN: usize> Table<OWN> {
     /// Takes the copy at `position` away, whatever it names: the caller is the migrating thread,
     /// which owns its bit.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         // survives: the migrating thread set the bit, and no other thread takes it. The swap in
         // `disown` confirms the rest of the header. This holds for the load in the loop, too.
         let mut header = home.header.load(Ordering::Acquire);
@@ -113,6 +115,6 @@ impl<const OWN: usize> Table<OWN> {
         // survives: stronger than needed: the entry has ended, so a lookup has nothing to look for
         // elsewhere. Words of another home have another hash, and the next migrating thread comes
         // after this one.
-        self.word_at(at, home, position).store(0, Ordering::Release);
+        self.word_at(home, hash, position).store(0, Ordering::Release);
     }
 }

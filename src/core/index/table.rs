@@ -36,16 +36,6 @@ impl<const OWN: usize> Home<OWN> {
         line::matching_in(&self.words, hash)
     }
 
-    /// Publishes the reserved word at `position`, if the header still is `header`.
-    ///
-    /// AcqRel: Release publishes the word and the slot behind it; the version makes any other
-    /// publication for this home, wherever its word lies, fail this swap.
-    #[inline(always)]
-    fn believe(&self, header: u64, position: usize) -> bool {
-        let next = (header | 1 << position).wrapping_add(VERSION);
-        self.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
     /// Takes the word at `position` away, if the header still is the one that it was believed
     /// under: then the bit is still this word's.
     #[inline(always)]
@@ -143,6 +133,21 @@ struct Reserved<'a> {
     position: usize,
 }
 
+impl Reserved<'_> {
+    /// Publishes the word, if the header of its home still is `header`. Returns its position.
+    ///
+    /// AcqRel: Release publishes the word and the slot behind it; the version makes any other
+    /// publication for this home, wherever its word lies, fail this swap.
+    #[inline(always)]
+    fn publish<const OWN: usize>(self, home: &Home<OWN>, header: u64) -> Result<usize, Self> {
+        let next = (header | 1 << self.position).wrapping_add(VERSION);
+        match home.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Ok(std::mem::ManuallyDrop::new(self).position),
+            Err(_) => Err(self),
+        }
+    }
+}
+
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         // Release: a thread that reads the 0 also sees that the word which was there before has
@@ -153,7 +158,8 @@ impl Drop for Reserved<'_> {
 
 /// What became of an attempt to publish in one table.
 pub(super) enum Publish {
-    Done,
+    /// At this position.
+    Done(usize),
     /// The key is there already.
     Found,
     /// As many words of this hash as may be.
@@ -178,11 +184,6 @@ impl<const OWN: usize> Table<OWN> {
     }
 
     #[inline(always)]
-    pub(super) fn home(&self, hash: u32) -> (usize, &Home<OWN>) {
-        (hash as usize & self.mask, self.home_of(hash))
-    }
-
-    #[inline(always)]
     pub(super) fn home_of(&self, hash: u32) -> &Home<OWN> {
         let first: *const Home<OWN> = self.homes.as_ptr();
         // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as
@@ -190,40 +191,30 @@ impl<const OWN: usize> Table<OWN> {
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
     }
 
-    /// The word at `position` of the home: its own, or one in its overflow buckets.
-    #[inline]
+    /// The word at `position` of the home of `hash`: its own, or one in its overflow buckets.
+    #[inline(always)]
     pub(super) fn word_at<'a>(
         &'a self,
-        at: usize,
         home: &'a Home<OWN>,
+        hash: u32,
         position: usize,
     ) -> &'a AtomicU64 {
         match home.words.get(position) {
             Some(word) => word,
-            None => &self.line(at, (position - OWN) / OVER).words[(position - OWN) % OVER],
-        }
-    }
-
-    /// The word at `position` of the home of `hash`; `None` if it is [`ANYWHERE`](super::ANYWHERE).
-    #[inline(always)]
-    pub(super) fn place_of(&self, hash: u32, position: usize) -> Option<&AtomicU64> {
-        match self.home_of(hash).words.get(position) {
-            Some(word) => Some(word),
-            None => self.place_beyond(hash, position),
+            None => self.word_beyond(hash, position),
         }
     }
 
     #[inline(never)]
-    fn place_beyond(&self, hash: u32, position: usize) -> Option<&AtomicU64> {
-        let (at, home) = self.home(hash);
-        (position != super::ANYWHERE).then(|| self.word_at(at, home, position))
+    fn word_beyond(&self, hash: u32, position: usize) -> &AtomicU64 {
+        &self.line(hash, (position - OWN) / OVER).words[(position - OWN) % OVER]
     }
 
-    /// One of a home's overflow buckets.
+    /// One of the overflow buckets of the home of `hash`.
     #[inline]
-    fn line(&self, at: usize, nth: usize) -> &Overflow {
+    fn line(&self, hash: u32, nth: usize) -> &Overflow {
         let lines = self.overflow.as_slice();
-        let own = at / GROUP;
+        let own = (hash as usize & self.mask) / GROUP;
         let line = match nth {
             0 => own,
             1 => own + 1,
@@ -246,15 +237,15 @@ impl<const OWN: usize> Table<OWN> {
 
     /// The positions that `header` believes in and whose words have this hash.
     #[inline]
-    pub(super) fn matching(&self, at: usize, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
+    pub(super) fn matching(&self, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been migrated,
         // and then a younger table, looked at next, must show it (W12).
-        home.matching(hash) & header | self.matching_beyond(at, header, hash)
+        home.matching(hash) & header | self.matching_beyond(header, hash)
     }
 
     /// As [`matching`](Self::matching), for the words in overflow buckets.
     #[inline(never)]
-    pub(super) fn matching_beyond(&self, at: usize, header: u64, hash: u32) -> u64 {
+    pub(super) fn matching_beyond(&self, header: u64, hash: u32) -> u64 {
         if header & BITS >> OWN << OWN == 0 {
             return 0;
         }
@@ -262,7 +253,7 @@ impl<const OWN: usize> Table<OWN> {
         for nth in 0..LINES {
             let shift = OWN + nth * OVER;
             if header & BITS & ((1 << OVER) - 1) << shift != 0 {
-                matching |= self.line(at, nth).matching(hash) << shift;
+                matching |= self.line(hash, nth).matching(hash) << shift;
             }
         }
         matching & header
@@ -270,12 +261,12 @@ impl<const OWN: usize> Table<OWN> {
 
     /// How many words of this hash are published.
     pub(super) fn alike(&self, hash: u32) -> usize {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         // survives: before a bit goes, the header that `publish` swaps has the copy or the closing
         // mark: that swap fails, and `publish` counts again. A bit seen late is counted twice, and
         // then `insert` counts again.
         let header = home.header.load(Ordering::Acquire);
-        self.matching(at, home, header, hash).count_ones() as usize
+        self.matching(home, header, hash).count_ones() as usize
     }
 
     /// Whether a large table has less than a word for each home, by a sample of the homes, which a
@@ -294,12 +285,12 @@ impl<const OWN: usize> Table<OWN> {
 
     /// Closes the key's home, then looks for the key there: no thread publishes it there any more.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         let mut header = home.header.load(Ordering::Acquire);
         if header & CLOSED == 0 {
             header = home.header.fetch_or(CLOSED, Ordering::AcqRel) | CLOSED;
         }
-        self.look(at, home, &mut header, hash, probe)
+        self.look(home, &mut header, hash, probe)
     }
 
     /// Gives the table's pages back: every home is open and empty again. No thread may be in it.
@@ -318,77 +309,75 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Reserves one of the `free` positions, for `value`. Acquire pairs with the removal that left
-    /// the place free.
+    /// Reserves one of the `free` positions for a word. Acquire pairs with the removal that left the
+    /// place free.
     // survives: a place is given back after a swap of the header that failed. There loom reads the
     // newest header; hardware may not.
     #[inline(always)]
-    fn reserve(&self, at: usize, home: &Home<OWN>, free: u64, value: u64) -> Option<usize> {
-        bits(free).find(|&position| {
-            let word = self.word_at(at, home, position);
-            word.load(Ordering::Relaxed) == 0
-                && word.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    fn reserve<'a>(
+        &'a self,
+        home: &'a Home<OWN>,
+        free: u64,
+        hash: u32,
+        slot: u32,
+    ) -> Option<Reserved<'a>> {
+        let value = word(hash, slot);
+        bits(free).find_map(|position| {
+            let word = self.word_at(home, hash, position);
+            let is_mine = word.load(Ordering::Relaxed) == 0
+                && word.compare_exchange(0, value, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+            is_mine.then(|| Reserved { word, position })
         })
     }
 
-    /// Publishes `value` in a home that was open by this `header`, and had no word of its hash.
+    /// Publishes `slot` in a home that was open by this `header`, and had no word of this hash.
     /// False if the header has changed since, or the home is crowded; then nothing has changed.
     #[inline(always)]
-    pub(super) fn publish_under(&self, home: &Home<OWN>, header: u64, value: u64) -> bool {
-        let at = hash_of(value) as usize & self.mask;
+    pub(super) fn publish_under(
+        &self,
+        home: &Home<OWN>,
+        header: u64,
+        hash: u32,
+        slot: u32,
+    ) -> bool {
         // Not where `publish` has to ask whether the table is full.
         let free = !header & ((1 << Self::CROWDED) - 1);
-        let Some(position) = self.reserve(at, home, free, value) else {
-            return false;
-        };
-        let is_in = home.believe(header, position);
-        if !is_in {
-            // Release: as the drop of `Reserved`.
-            self.word_at(at, home, position).store(0, Ordering::Release);
-        }
-        is_in
+        let reserved = self.reserve(home, free, hash, slot);
+        reserved.is_some_and(|reserved| reserved.publish(home, header).is_ok())
     }
 
-    /// Publishes `value` unless the home is closed, `probe` finds the key there, or it has `room`
+    /// Publishes `slot` unless the home is closed, `probe` finds the key there, or it has `room`
     /// words of this hash.
     #[inline]
     pub(super) fn publish(
         &self,
-        value: u64,
-        position_out: &mut usize,
+        hash: u32,
+        slot: u32,
         room: usize,
         probe: &mut impl Probe,
     ) -> Publish {
-        let hash = hash_of(value);
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         let mut reserved: Option<Reserved<'_>> = None;
         loop {
             let mut header = home.header.load(Ordering::Acquire);
-            if self.look(at, home, &mut header, hash, probe).is_some() {
+            if self.look(home, &mut header, hash, probe).is_some() {
                 return Publish::Found;
             }
             if header & CLOSED != 0 {
                 return Publish::Closed;
             }
-            let alike = self.matching(at, home, header, hash).count_ones();
+            let alike = self.matching(home, header, hash).count_ones();
             if alike as usize >= room {
                 return Publish::Alike;
             }
-            let position = match &reserved {
-                Some(reserved) => reserved.position,
-                None => {
-                    let free = !header & ((1 << self.words()) - 1);
-                    let Some(position) = self.reserve(at, home, free, value) else {
-                        return Publish::Crowded;
-                    };
-                    let word = self.word_at(at, home, position);
-                    reserved.insert(Reserved { word, position }).position
-                }
+            let free = !header & ((1 << self.words()) - 1);
+            let reserve = || self.reserve(home, free, hash, slot);
+            let Some(mine) = reserved.take().or_else(reserve) else {
+                return Publish::Crowded;
             };
-            if home.believe(header, position) {
-                std::mem::forget(reserved);
-                *position_out = position;
-                return Publish::Done;
+            match mine.publish(home, header) {
+                Ok(position) => return Publish::Done(position),
+                Err(mine) => reserved = Some(mine),
             }
         }
     }
@@ -396,8 +385,11 @@ impl<const OWN: usize> Table<OWN> {
     /// As [`remove`](Self::remove), if the word is published at `position` of its home.
     #[inline(always)]
     pub(super) fn remove_at(&self, value: u64, position: usize) -> Option<bool> {
+        if position == super::ANYWHERE {
+            return None;
+        }
         let home = self.home_of(hash_of(value));
-        let word = self.place_of(hash_of(value), position)?;
+        let word = self.word_at(home, hash_of(value), position);
         // The orderings, and the order, are those of `remove`.
         // survives: only the migrating thread may take the caller's word away, and it closes the
         // home first, so the swap of the header fails. This holds for both loads.
@@ -416,14 +408,14 @@ impl<const OWN: usize> Table<OWN> {
     /// Takes one published word of this hash away, whose slot `is_it`. `Some(closed)` if this call
     /// did, with whether the home was closed.
     pub(super) fn remove(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<bool> {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         let wanted = wanted(hash);
         loop {
             let header = home.header.load(Ordering::Acquire);
-            let position = bits(self.matching(at, home, header, hash)).find(|&position| {
+            let position = bits(self.matching(home, header, hash)).find(|&position| {
                 // Acquire, as in `swing`: the slot's lease is its present occupant's.
                 // survives: it takes a swing between this load and that of `matching`.
-                let word = self.word_at(at, home, position).load(Ordering::Acquire);
+                let word = self.word_at(home, hash, position).load(Ordering::Acquire);
                 wanted(word) && is_it(slot_of(word))
             })?;
             if home.disown(header, position) {
@@ -431,7 +423,7 @@ impl<const OWN: usize> Table<OWN> {
                 // thread that reads its word finds the bit gone (`migrate_words`).
                 // survives: the reserving thread swaps the header, and loom reads the newest value
                 // in a swap.
-                self.word_at(at, home, position).store(0, Ordering::Release);
+                self.word_at(home, hash, position).store(0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }
         }

@@ -107,14 +107,14 @@ impl<const OWN: usize> Table<OWN> {
     /// The least place within these of the words that the header of this hash's home believes in;
     /// their end if there is none.
     fn least(&self, hash: u32, within: Range<u64>) -> u64 {
-        let (at, home) = self.home(hash);
+        let home = self.home_of(hash);
         // Acquire: a word whose bit is gone may have been migrated, and then a younger table must
         // show it (model `a_walk_beside_a_migration`).
         let header = home.header.load(Ordering::Acquire);
         let mut least = within.end;
         for position in bits(header & BITS) {
             // Acquire, as in `matching` (model `a_walk_beside_a_migration`).
-            let word = self.word_at(at, home, position).load(Ordering::Acquire);
+            let word = self.word_at(home, hash, position).load(Ordering::Acquire);
             // Another home's word may lie there by now, or none.
             let place = u64::from(hash_of(word).reverse_bits());
             if (within.start..least).contains(&place) {

@@ -180,10 +180,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     {
         offer.weigh().map_err(Hindered::Refused)?;
         let lifetime = self.lifetime(offer, found.as_ref().ok(), lifetime);
-        let (term, now) = self.term(pin, lifetime)?;
+        let mine = self.engine.mine(pin);
+        let (term, now) = self.term(mine, lifetime)?;
         let entered = match found.map(|found| found.again()) {
-            Err(open) => offer.enter(pin, open, term)?,
-            Ok(same) if self.is_living_at(&same, now) => offer.replace(pin, &same, term)?,
+            Err(open) => offer.enter((pin, mine), open, term)?,
+            Ok(same) if self.is_living_at(&same, now) => offer.replace((pin, mine), &same, term)?,
             Ok(_) => return Err(Hindered::Overtaken),
         };
         Ok(Done::Put(entered))

@@ -220,8 +220,9 @@ where
                 return refused(offer, Some(pin), StoreError::Changed);
             };
             let lifetime = store.lifetime(&offer, Some(&now), lifetime);
-            let term = store.term(&pin, lifetime).map_err(Hindered::from);
-            match term.and_then(|(term, _)| offer.replace(&pin, &now, term)) {
+            let mine = store.engine.mine(&pin);
+            let term = store.term(mine, lifetime).map_err(Hindered::from);
+            match term.and_then(|(term, _)| offer.replace((&pin, mine), &now, term)) {
                 Ok(Entered { new, old, closed }) => {
                     let new = (new.lend(), new.place());
                     let settled = Settled::new(store, pin, new, (old, closed));

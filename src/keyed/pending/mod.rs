@@ -198,13 +198,14 @@ where
         let mut offer = store.offer(hash, key, Some(Given::new(value)));
         loop {
             let (likely, pin) = (offer.likely(), store.engine.pin());
+            let pinned = (&pin, store.engine.mine(&pin));
             let attempt = match store.deadline(timeout) {
                 Err(bad) => Err(bad.into()),
                 // After the clock reading: the entry that is replaced is as it is now.
                 Ok(deadline) => match store.find_or_open(&pin, offer.wanted(likely)) {
-                    Err(open) => offer.enter(&pin, open, Term::until(deadline)),
+                    Err(open) => offer.enter(pinned, open, Term::until(deadline)),
                     Ok(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
-                    Ok(found) => offer.replace(&pin, &found, Term::until(deadline)),
+                    Ok(found) => offer.replace(pinned, &found, Term::until(deadline)),
                 },
             };
             let attempt = attempt.map(|Entered { old, closed, .. }| (old, closed));

@@ -1,8 +1,7 @@
 //! Writing: keys come, are renewed, and are removed.
 
 use super::{since_start, ExpiryQueue, Handle, Updated};
-use crate::keyed::idle::Term;
-use crate::keyed::store::{Entered, Hindered, RemovalCause, Touched};
+use crate::keyed::store::{Hindered, RemovalCause, Touched};
 use crate::keyed::StoreError;
 use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
@@ -33,13 +32,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
                     Err(bad) => Err(bad.into()),
                 },
                 // The clock is read for each attempt: what went before may have taken its time.
-                Err(open) => match store.deadline(timeout) {
-                    Ok(deadline) => {
-                        let entered = offer.enter(&pin, open, Term::until(deadline));
-                        entered.map(|Entered { new, closed, .. }| (new.place(), closed, deadline))
-                    }
-                    Err(bad) => Err(bad.into()),
-                },
+                Err(open) => offer
+                    .enter_for(&pin, open, timeout)
+                    .map(|(entered, deadline)| (entered.new.place(), entered.closed, deadline)),
             };
             drop(pin);
             match attempt {

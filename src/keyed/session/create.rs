@@ -3,8 +3,7 @@
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
 use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
-use crate::keyed::idle::Term;
-use crate::keyed::store::{Entered, Hindered, Place};
+use crate::keyed::store::{Hindered, Place};
 use crate::keyed::StoreError;
 use std::time::Duration;
 
@@ -132,12 +131,9 @@ impl<T: Send + 'static> SessionTracker<T> {
                     Err(bad) => Err(bad.into()),
                 },
                 // The clock is read for each attempt: what went before may have taken its time.
-                Err(open) => match store.deadline(self.granted(timeout)) {
-                    Ok(deadline) => offer.enter(&pin, open, Term::until(deadline)),
-                    Err(bad) => Err(bad.into()),
-                },
+                Err(open) => offer.enter_for(&pin, open, self.granted(timeout)),
             };
-            let attempt = attempt.map(|Entered { new, closed, .. }| (new.place(), closed));
+            let attempt = attempt.map(|(entered, _)| (entered.new.place(), entered.closed));
             drop(pin);
             match attempt {
                 Ok((_, Some(closed))) => {

@@ -11,7 +11,7 @@ use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
 use crate::sync::{step, Ordering};
-use crate::time::LifetimeError;
+use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
 
 /// How many steps of work a caller that finds the store full does to make room.
@@ -274,7 +274,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn enter<'g>(
         &mut self,
-        pin: &'g Pin,
+        (pin, mine): (&'g Pin, &Mine),
         open: Option<Open<'_>>,
         term: Term,
     ) -> Result<Entered<'g, 's, K, V>, Hindered>
@@ -284,7 +284,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     {
         let store = self.store;
         self.permit(self.weight)?;
-        let mine = store.engine.mine(pin);
         let vacant = self.claim(pin, mine, self.weight, term.deadline)?;
         let spot = vacant.spot();
         // Where nothing is evicted, no `get` has anything to note.
@@ -307,13 +306,31 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: None, closed })
     }
 
+    /// As [`enter`](Self::enter), of an entry that has this long from now. The deadline, too.
+    #[inline(always)]
+    pub(in crate::keyed) fn enter_for<'g>(
+        &mut self,
+        pin: &'g Pin,
+        open: Option<Open<'_>>,
+        timeout: Lifetime,
+    ) -> Result<(Entered<'g, 's, K, V>, u64), Hindered>
+    where
+        K: Eq,
+        's: 'g,
+    {
+        let (store, mine) = (self.store, self.store.engine.mine(pin));
+        let deadlines = &store.engine.deadlines;
+        let (deadline, _) = deadlines.deadline(&mine.deadlines, timeout, store.timeout)?;
+        Ok((self.enter((pin, mine), open, Term::until(deadline))?, deadline))
+    }
+
     /// Gives an entry that was found live the offered value. It takes effect at the swap of the old
     /// lease to `FORWARD`; `docs/design.md`, "Replacing", has the protocol. Runs none of the user's
     /// code.
     #[inline(always)]
     pub(in crate::keyed) fn replace<'g>(
         &mut self,
-        pin: &'g Pin,
+        (pin, mine): (&'g Pin, &Mine),
         found: &Found<'_, K, V>,
         term: Term,
     ) -> Result<Entered<'g, 's, K, V>, Hindered>
@@ -331,7 +348,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let old = store.weight_of(found.id);
         let more = self.weight.saturating_sub(old);
         self.permit(more)?;
-        let mine = store.engine.mine(pin);
         let vacant = self.claim(pin, mine, more, term.deadline)?;
         let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());

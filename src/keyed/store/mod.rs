@@ -100,7 +100,7 @@ pub(crate) struct Lookups {
     pub(crate) failed_loads: Counter,
 }
 
-type Mine = Stripe<Share>;
+pub(super) type Mine = Stripe<Share>;
 
 /// Names one entry: a slot, its generation, and the key's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
