@@ -580,11 +580,11 @@ fn f12_precision_follows_the_lifetime() {
     let builder = ExpiringMap::builder().time_to_live(hour).clock(clock.clone());
     let map = builder.build_manual().unwrap();
     for key in 0..2000 {
-        map.insert(key, "an hour").unwrap();
+        map.insert(key, 1).unwrap();
         clock.advance(MS);
     }
     clock.advance(MS / 3);
-    map.insert_for(2000, "20 ms", 20 * MS).unwrap();
+    map.insert_for(2000, 2, 20 * MS).unwrap();
     clock.advance(20 * MS - MS / 100);
     assert!(map.contains_key(&2000), "early");
     clock.advance(MS);

@@ -1,6 +1,7 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::support::{wait_for, GENEROUS, MS, SECOND};
+use crate::drops::census::{Census, Counted};
+use crate::support::{wait_for, Same, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -111,25 +112,14 @@ fn lookups_and_loads_are_counted_if_that_is_wanted() {
     }
 }
 
-/// A key that counts its clones.
-#[derive(PartialEq, Eq, Hash)]
-struct Copied(u64);
-
-static COPIES: AtomicUsize = AtomicUsize::new(0);
-
-impl Clone for Copied {
-    fn clone(&self) -> Self {
-        COPIES.fetch_add(1, Ordering::Relaxed);
-        Copied(self.0)
-    }
-}
-
 #[test]
 fn a_hit_makes_no_key() {
-    let map = ExpiringMap::<Copied, u64>::builder().build_manual().unwrap();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    let (census, other) = (Census::new(), Census::new());
+    let key = Counted::of(&census, 1);
     for _ in 0..10 {
-        assert_eq!(*map.get_or_insert_with(&Copied(1), || 1).unwrap(), 1);
-        assert_eq!(COPIES.load(Ordering::Relaxed), 2);
+        assert_eq!(map.get_or_insert_with(&key, || Counted::of(&other, 2)).unwrap().id(), 2);
+        assert_eq!(census.made(), 3, "the first call has made two");
     }
 }
 
@@ -341,21 +331,8 @@ fn all_that_wait_get_the_first_value_though_it_is_gone() {
 /// Keys of one hash, of which no load brings another one's value.
 #[test]
 fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
-    #[derive(Clone, Default)]
-    struct Same;
-    impl std::hash::BuildHasher for Same {
-        type Hasher = Same;
-        fn build_hasher(&self) -> Same {
-            Same
-        }
-    }
-    impl std::hash::Hasher for Same {
-        fn write(&mut self, _: &[u8]) {}
-        fn finish(&self) -> u64 {
-            7
-        }
-    }
-    let map = ExpiringMap::builder().hasher(Same).statistics(true).build_manual().unwrap();
+    let map =
+        ExpiringMap::<u64, u64>::builder().hasher(Same).statistics(true).build_manual().unwrap();
     thread::scope(|scope| {
         let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         let other = scope.spawn(|| *map.get_or_insert_with(&2, || 20).unwrap());
@@ -373,13 +350,13 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
 
 #[test]
 fn a_load_reserves_room_before_its_value_is_there() {
-    fn guard_of(map: &ExpiringMap<u64, u32>, key: u64) -> LoadGuard<'_, u64, u32, RandomState> {
+    fn guard_of(map: &ExpiringMap<u64, u64>, key: u64) -> LoadGuard<'_, u64, u64, RandomState> {
         match map.get_or_guard(&key) {
             Ok(Loaded::Absent(guard)) => guard,
             _ => panic!("it has no value"),
         }
     }
-    let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u32| *value);
+    let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u64| *value as u32);
     let map = &builder().build_manual().unwrap();
     (0..9).for_each(|key| drop(map.insert(key, 10).unwrap()));
     let mut guard = guard_of(map, 9);
@@ -632,29 +609,18 @@ fn a_bulk_load_runs_its_own_loader_before_it_waits_for_others() {
     });
 }
 
-/// Panics when it is dropped.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct BadKey;
-
-impl Drop for BadKey {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            panic!("as this test wants it");
-        }
-    }
-}
-
 #[test]
 fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
-    let error = Arc::new(());
-    let map: ExpiringMap<BadKey, u64> = ExpiringMap::builder().build_manual().unwrap();
+    let (error, census) = (Arc::new(()), Census::new());
+    let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let load = || Err(error.clone());
-    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&BadKey, load))));
+    let bad = || Counted::armed(&census, 1);
+    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&bad(), load))));
     assert!(failed.is_err());
     #[cfg(feature = "async")]
     {
         let load = async { Err(error.clone()) };
-        let key = std::mem::ManuallyDrop::new(BadKey);
+        let key = std::mem::ManuallyDrop::new(bad());
         let load = map.try_get_or_insert_async(&*key, load);
         let task = crate::support::Task::new();
         assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());

@@ -117,7 +117,7 @@ fn lateness_is_cumulative_and_in_seconds() {
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for late in [0, 3, 3, 200] {
-        queue.update("key", SECOND).unwrap();
+        queue.update(1_u64, SECOND).unwrap();
         let due = queue.wait_time().unwrap();
         clock.advance(due + late * SECOND);
         assert_eq!(queue.poll().len(), 1);

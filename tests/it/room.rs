@@ -449,12 +449,12 @@ fn each_store_has_room_when_an_entry_ends() {
     });
 
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
-    map.insert(1, "one").unwrap();
+    map.insert(1, 1).unwrap();
     makes_room(map.room(), || drop(map.remove(&1)));
-    map.insert(1, "one").unwrap();
+    map.insert(1, 1).unwrap();
     let (task, mut room) = (Task::new(), map.room());
     assert!(task.poll(&mut room).is_pending());
-    map.insert(1, "another").unwrap(); // in its place
+    map.insert(1, 2).unwrap(); // in its place
     assert!(task.poll(&mut room).is_pending());
 
     let sessions = SessionTracker::builder().capacity(1).build_manual().unwrap();
