@@ -8,7 +8,7 @@ use crate::rig;
 use crate::support::{panics, wait_for, Same, GENEROUS, HOUR, MS, SECOND};
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{mpsc, Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
@@ -81,11 +81,11 @@ thread_local!(static RUNNING: RefCell<Option<Running>> = const { RefCell::new(No
 /// Reapers dropped maps, and with these joined other reapers, which were joining them.
 #[test]
 fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
-    const MAPS: usize = 200;
+    const MAPS: u64 = 200;
     within(|| {
         for _ in 0..2 {
             let (census, running) = (Census::new(), Arc::new(AtomicUsize::new(0)));
-            let started = Arc::new(AtomicUsize::new(0));
+            let started = Arc::new(AtomicU64::new(0));
             let clock = ManualClock::new();
             let builder = ExpiringMap::builder().time_to_live(100 * MS).interval(100 * MS);
             let outer = builder.shards(4).clock(clocks::Moved(clock.clone())).build().unwrap();
@@ -109,7 +109,7 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                     let time = later as u32 * 10 * MS;
                     inner.insert_for(later, Counted::new(&census), time).unwrap();
                 }
-                outer.insert(key as u64, OnDrop::new(|| drop(inner))).unwrap();
+                outer.insert(key, OnDrop::new(|| drop(inner))).unwrap();
             }
             wait_for("all reapers run", || started.load(SeqCst) == MAPS);
             // All are due at one tick. The outer reaper sees it when it wakes up.
@@ -142,7 +142,7 @@ fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
         let first = if reaper { builder().build() } else { builder().build_manual() };
         let first = first.unwrap();
         let second = ExpiringMap::builder().build().unwrap();
-        second.insert(1, 1_u64).unwrap();
+        second.insert(1_u64, 1_u64).unwrap();
         let (lock, done) = (Mutex::new(()), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -206,7 +206,7 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     wait_for("the stuck one is being dropped", || entered.load(SeqCst));
     for _ in 0..20 {
-        for key in 0..500 {
+        for key in 0..500_u64 {
             map.insert(key % 100, Counted::new(&census)).unwrap();
             manual.insert(key % 100, Counted::new(&census)).unwrap();
             queue.update(Counted::of(&census, key), MS).unwrap();
@@ -248,7 +248,7 @@ fn stuck_at(end: fn(u64, RemovalCause) -> bool) -> (Listened, ManualClock, Opens
 
 /// A call, of the map and for key 0, whose listener is stuck, holds back nothing that other threads
 /// end in the same map.
-fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send + 'static) {
+fn listener_holds_nothing_back(what: &str, call: fn(&Listened)) {
     let census = Census::new();
     let (map, clock, opens, entered) = stuck_at(|key, _| key == 0);
     map.insert_for(0, Counted::new(&census), 10 * SECOND).unwrap();
@@ -280,28 +280,28 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
 #[test]
 fn a_listener_that_is_stuck_holds_back_nothing() {
     use expiry::expiring_map::Entry;
-    let value = || Counted::new(&Census::new());
+    fn value() -> Counted {
+        Counted::new(&Census::new())
+    }
     listener_holds_nothing_back("remove", |map| drop(map.remove(&0)));
     listener_holds_nothing_back("remove_if", |map| drop(map.remove_if(&0, |_, _| true)));
     listener_holds_nothing_back("clear", |map| map.clear());
     listener_holds_nothing_back("retain", |map| map.retain(|_, _| false));
-    listener_holds_nothing_back("insert", move |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("insert", |map| drop(map.insert(0, value()).unwrap()));
     listener_holds_nothing_back("entry's remove", |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.remove()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
-    listener_holds_nothing_back("upsert", move |map| map.upsert(0, |_| (value(), ())).unwrap());
-    listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
+    listener_holds_nothing_back("upsert", |map| map.upsert(0, |_| (value(), ())).unwrap());
+    listener_holds_nothing_back("entry's insert", |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
     listener_holds_nothing_back("expired", |map| while map.poll(1000).more {});
     listener_holds_nothing_back("expired", |map| drop(map.remove(&0)));
-    listener_holds_nothing_back("expired", move |map| drop(map.insert(0, value()).unwrap()));
-    listener_holds_nothing_back("expired", move |map| {
-        drop(map.entry(0).or_insert(value()).unwrap())
-    });
-    listener_holds_nothing_back("expired", move |map| map.upsert(0, |_| (value(), ())).unwrap());
+    listener_holds_nothing_back("expired", |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("expired", |map| drop(map.entry(0).or_insert(value()).unwrap()));
+    listener_holds_nothing_back("expired", |map| map.upsert(0, |_| (value(), ())).unwrap());
 }
 
 /// A shutdown overtakes an insertion, which ends its own entry and calls the listener for it: not
@@ -404,9 +404,11 @@ impl From<BadLifetime> for expiry::Lifetimes {
     }
 }
 
+type Bads = ExpiringMap<Counted, Counted>;
+
 /// Runs `act`, which panics, and then ends more entries in the same map, which must be dropped all
 /// the same.
-fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Counted, Counted>, &Arc<Census>)) {
+fn still_reclaims(what: &str, act: &dyn Fn(&Bads, &Arc<Census>)) {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
     let good = |key| Counted::of(&census, key);
@@ -423,26 +425,26 @@ fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Counted, Counted>, &
 #[test]
 fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
     use expiry::expiring_map::Entry;
-    still_reclaims("or_insert, occupied", |map, census| {
+    still_reclaims("or_insert, occupied", &|map, census| {
         let value = Counted::armed(census, 0);
         drop(map.entry(Counted::of(census, 0)).or_insert(value));
     });
-    still_reclaims("or_insert_with, occupied", |map, census| {
+    still_reclaims("or_insert_with, occupied", &|map, census| {
         let value = Counted::armed(census, 0);
         drop(map.entry(Counted::of(census, 0)).or_insert_with(|| value));
     });
-    still_reclaims("into_ref", |map, census| {
+    still_reclaims("into_ref", &|map, census| {
         let Entry::Occupied(entry) = map.entry(Counted::armed(census, 0)) else {
             unreachable!("it is there")
         };
         drop(entry.into_ref());
     });
-    still_reclaims("or_insert, the key", |map, census| {
+    still_reclaims("or_insert, the key", &|map, census| {
         drop(map.entry(Counted::armed(census, 0)).or_insert(Counted::of(census, 0)));
     });
     // Another thread inserts between the look and the insertion: the value made here is the loser.
     for by_key in [false, true] {
-        still_reclaims("or_insert_with, vacant", |map, census| {
+        still_reclaims("or_insert_with, vacant", &|map, census| {
             let entry = map.entry(bad(1, by_key, census));
             assert!(matches!(entry, Entry::Vacant(_)));
             let there = || Counted::of(census, 1);
@@ -450,13 +452,13 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
             drop(entry.or_insert_with(|| bad(1, !by_key, census)));
         });
     }
-    still_reclaims("upsert, the closure", |map, census| {
+    still_reclaims("upsert, the closure", &|map, census| {
         let panics = |_: Option<&Counted>| -> (Counted, ()) { panic!("as it is meant to") };
         let _ = map.upsert(Counted::of(census, 0), panics);
     });
     // What the closures hold is dropped before the result is on its way out.
     for key in [0, 1] {
-        still_reclaims("upsert, what the closure holds", |map, census| {
+        still_reclaims("upsert, what the closure holds", &|map, census| {
             let held = Counted::armed(census, 9);
             let value = || Counted::of(census, key);
             let _ = map.upsert(value(), move |_| {
@@ -465,7 +467,7 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
             });
         });
     }
-    still_reclaims("remove_if, what the closure holds", |map, census| {
+    still_reclaims("remove_if, what the closure holds", &|map, census| {
         let held = Counted::armed(census, 9);
         let zero = Counted::of(census, 0);
         drop(map.remove_if(&zero, move |_, _| {
@@ -473,26 +475,26 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
             true
         }));
     });
-    still_reclaims("remove, the key", |map, census| {
+    still_reclaims("remove, the key", &|map, census| {
         let Entry::Occupied(entry) = map.entry(Counted::armed(census, 0)) else {
             unreachable!("it is there")
         };
         drop(entry.remove());
     });
     for key in [0, 1] {
-        still_reclaims("or_insert_for, the lifetime", |map, census| {
+        still_reclaims("or_insert_for, the lifetime", &|map, census| {
             let lifetime = BadLifetime(Counted::armed(census, 9));
             let value = || Counted::of(census, key);
             drop(map.entry(value()).or_insert_for(lifetime, value));
         });
     }
     for by_key in [false, true] {
-        still_reclaims("get_or_insert_with, found", |map, census| {
+        still_reclaims("get_or_insert_with, found", &|map, census| {
             let value = bad(9, !by_key, census);
             drop(map.get_or_insert_with(&bad(0, by_key, census), || value));
         });
         #[cfg(feature = "async")]
-        still_reclaims("get_or_insert_async, found", |map, census| {
+        still_reclaims("get_or_insert_async, found", &|map, census| {
             let value = bad(9, !by_key, census);
             let load = async { value };
             let key = bad(0, by_key, census);
@@ -500,7 +502,7 @@ fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
             drop(crate::support::Task::new().block_on(load));
         });
     }
-    still_reclaims("insert, the key's Eq is not asked", |map, census| {
+    still_reclaims("insert, the key's Eq is not asked", &|map, census| {
         // Of two keys that are equal the map keeps the new one; the old one is the driver's to
         // drop.
         drop(map.insert(Counted::of(census, 0), Counted::of(census, 0)));
@@ -517,7 +519,7 @@ fn a_flush_has_dropped_all_that_had_ended() {
         let builder = ExpiringMap::builder().interval(SECOND);
         let map = if reaper { builder.build() } else { builder.build_manual() };
         let map = map.unwrap();
-        for key in 0..5000 {
+        for key in 0..5000_u64 {
             map.insert(key, Counted::new(&census)).unwrap();
             map.insert(key, Counted::new(&census)).unwrap();
         }
@@ -539,7 +541,7 @@ fn a_flush_has_dropped_all_that_had_ended() {
 fn a_flush_waits_for_other_threads_readers() {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
-    map.insert(1, Counted::new(&census)).unwrap();
+    map.insert(1_u64, Counted::new(&census)).unwrap();
     let (ready, begun) = mpsc::channel();
     let (ends, end) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -738,7 +740,7 @@ fn a_reference_may_outlive_its_thread() {
 fn a_flush_that_gives_up_leaves_the_drop_to_the_reaper() {
     let census = Census::new();
     let map = ExpiringMap::builder().interval(MS / 10).build().unwrap();
-    map.insert(1, Counted::new(&census)).unwrap();
+    map.insert(1_u64, Counted::new(&census)).unwrap();
     for turn in 0..1200 {
         map.insert(2, Counted::new(&census)).unwrap();
         let kept = map.get(&1);
@@ -915,7 +917,7 @@ fn values_are_dropped_soon_after_a_reader_has_gone() {
 fn an_eighth_of_the_live_entries_may_wait() {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
-    for key in 0..80_000 {
+    for key in 0..80_000_u64 {
         map.insert(key, Counted::new(&census)).unwrap();
     }
     (0..9_000).for_each(|key| drop(map.insert(key, Counted::new(&census)).unwrap()));

@@ -307,7 +307,7 @@ fn bad_settings_of_a_time_cache_are_refused() {
 #[test]
 fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_for(SECOND * 3, || 10_u64).unwrap();
     map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
     map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
@@ -350,7 +350,7 @@ const STAYING: u64 = 1000;
 
 /// Calls `walk` while one thread gives new values to the keys below [`STAYING`] that are there, and
 /// another inserts and removes the keys above, so that the index grows and shrinks.
-fn beside_writers(walk: impl FnOnce(&ExpiringMap<u64, u64>)) {
+fn beside_writers(walk: fn(&ExpiringMap<u64, u64>)) {
     let map = ExpiringMap::builder().shards(2).build().unwrap();
     for key in 0..STAYING {
         map.insert(key, 0).unwrap();
@@ -466,7 +466,7 @@ fn a_walk_meets_keys_of_one_hash_once() {
     let hasher = std::hash::BuildHasherDefault::<Alike>::default();
     let map = ExpiringMap::builder().hasher(hasher).build().unwrap();
     for key in 0..STAYING {
-        map.insert(key, 0).unwrap();
+        map.insert(key, 0_u64).unwrap();
     }
     let met = map.iter().map(|entry| {
         let key = *entry.key();
@@ -484,7 +484,7 @@ fn a_walk_meets_keys_of_one_hash_once() {
 #[test]
 fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
     let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     let kept = map.get(&1).unwrap();
     map.remove(&1);
     let is_kept = |what: &str, call: &dyn Fn()| {
@@ -516,7 +516,7 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
     let clock = PanicsOnce(expiry::MonotonicClock::new(), false.into());
     let map =
         ExpiringMap::builder().time_to_live(2 * MS).interval(MS).clock(clock).build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     wait_for("the entry to expire", || map.is_empty());
     assert_eq!(map.metrics().listener_panics, 1);
 }
@@ -576,7 +576,7 @@ fn a_replacement_may_keep_the_lifetime() {
 fn a_kept_time_to_idle_and_a_new_key() {
     let (map, clock) = rig::map(|map| map);
     let lifetime = Lifetimes::from(SECOND * 30).idle(SECOND * 10);
-    map.insert_for(1, 1, lifetime.keep()).unwrap();
+    map.insert_for(1_u64, 1_u64, lifetime.keep()).unwrap();
     assert_eq!(map.remaining(&1), Some(SECOND * 10));
     for _ in 0..3 {
         clock.advance(SECOND * 8);
@@ -591,7 +591,7 @@ fn a_kept_time_to_idle_and_a_new_key() {
 fn what_happens_is_counted_at_the_shard_of_the_entry() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10).shards(16));
     for key in 0..100u64 {
-        map.insert(key, 0).unwrap();
+        map.insert(key, 0_u64).unwrap();
     }
     for key in 0..20 {
         drop(map.insert(key, 1).unwrap());

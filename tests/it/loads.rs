@@ -100,7 +100,7 @@ fn a_thread_waits_for_another_load_as_long_as_it_likes() {
 #[test]
 fn lookups_and_loads_are_counted_if_that_is_wanted() {
     for statistics in [false, true] {
-        let map = ExpiringMap::builder().statistics(statistics).build_manual().unwrap();
+        let map = ExpiringMap::<u64, u64>::builder().statistics(statistics).build_manual().unwrap();
         map.get_or_insert_with(&1, || 1).unwrap();
         map.get_or_insert_with(&1, || 1).unwrap();
         map.try_get_or_insert_with(&2, || Err("no")).unwrap_err();
@@ -125,7 +125,7 @@ fn a_hit_makes_no_key() {
 
 #[test]
 fn a_closed_or_full_map_loads_nothing() {
-    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    let map = ExpiringMap::<u64, u64>::builder().capacity(1).build_manual().unwrap();
     assert_eq!(*map.get_or_insert_with(&1, || 1).unwrap(), 1);
     let full = map.get_or_insert_with(&2, || 2);
     assert!(matches!(full, Err(LoadError::Refused(refused)) if refused.error == StoreError::Full
@@ -139,7 +139,7 @@ fn a_closed_or_full_map_loads_nothing() {
 #[test]
 fn a_shutdown_beside_a_load_refuses_its_value_and_the_waiting_callers_get_it() {
     for (loads, shuts_down) in [(true, true), (false, true), (true, false)] {
-        let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+        let map = ExpiringMap::<u64, u64>::builder().statistics(true).build_manual().unwrap();
         let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         thread::scope(|scope| {
             let waiter = scope
@@ -536,7 +536,11 @@ fn a_bulk_load_may_leave_keys_out_and_what_it_was_not_asked_for_is_dropped() {
 #[test]
 fn a_bulk_load_chooses_lifetimes_or_fails_for_all_that_wait() {
     let clock = ManualClock::new();
-    let map = ExpiringMap::builder().clock(clock.clone()).statistics(true).build_manual().unwrap();
+    let map = ExpiringMap::<u64, u64>::builder()
+        .clock(clock.clone())
+        .statistics(true)
+        .build_manual()
+        .unwrap();
     thread::scope(|scope| {
         let mut waiter = None;
         let failed = map.try_get_or_insert_many::<_, Vec<_>, _>(&[1, 2], |_| {
@@ -747,7 +751,8 @@ mod tasks {
     #[test]
     fn a_task_that_waits_gets_the_value_though_the_entry_has_ended() {
         let clock = ManualClock::new();
-        let map = ExpiringMap::builder().clock(clock.clone()).max_capacity(1).build_manual();
+        let map =
+            ExpiringMap::<u64, u64>::builder().clock(clock.clone()).max_capacity(1).build_manual();
         let (map, task) = (map.unwrap(), Task::new());
         let ends: [&dyn Fn(); 3] =
             [&|| drop(map.remove(&1)), &|| clock.advance(2 * SECOND), &|| {

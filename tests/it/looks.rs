@@ -130,7 +130,7 @@ fn the_clock_of_the_boot_runs() {
     use expiry::{BootClock, Clock, MonotonicClock};
     let (own, system) = (BootClock.now(), MonotonicClock::new());
     let map = ExpiringMap::builder().interval(MS).clock(BootClock).build().unwrap();
-    map.insert_for(1, 1, 2 * MS).unwrap();
+    map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
     crate::support::wait_for("the expiry", || map.metrics().total.expired == 1);
     // In this order: its reading began before the other clock's, and ends after it.
     let system = system.now();
@@ -160,14 +160,14 @@ fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
     for manual in [false, true] {
         let map = ExpiringMap::builder().interval(MS);
         let map = if manual { map.build_manual() } else { map.build() }.unwrap();
-        map.insert_for(1, 1, 2 * MS).unwrap();
+        map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
         assert!(map.drain(GENEROUS));
         assert_eq!(map.metrics().total.expired, 1);
         assert_eq!(map.insert(2, 2).unwrap_err().error, StoreError::Closed);
 
         let queue = ExpiryQueue::builder().interval(MS);
         let queue = if manual { queue.build_manual() } else { queue.build() }.unwrap();
-        queue.update(1, 2 * MS).unwrap();
+        queue.update(1_u64, 2 * MS).unwrap();
         assert!(queue.drain(GENEROUS));
         assert_eq!(queue.update(2, MS), Err(StoreError::Closed));
         // A queue that is polled gives them to the next poll.
@@ -189,7 +189,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     let task = Task::new();
     // The reaper ends what is due, and wakes the future.
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
-    map.insert_for(1, 1, 2 * MS).unwrap();
+    map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
     let drained = map.drain_async(GENEROUS);
     assert!(map.insert(2, 2).is_err(), "before the future is polled");
     assert!(task.block_on(drained) && map.metrics().total.expired == 1);
@@ -205,7 +205,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     // Without a reaper, the future polls, and a poll wakes it.
     let clock = ManualClock::new();
     let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
-    queue.update(1, 2 * MS).unwrap();
+    queue.update(1_u64, 2 * MS).unwrap();
     let mut drained = std::pin::pin!(queue.drain_async(Duration::MAX));
     assert!(task.poll(&mut drained).is_pending());
     clock.advance(4 * MS);
@@ -218,7 +218,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
 #[test]
 fn drain_in_a_listener_does_not_wait() {
     let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     let drained = map.clone();
     let other = ExpiringMap::builder()
         .removal_listener(move |_: &u64, _: &u64, _| assert!(!drained.drain(Duration::MAX)))

@@ -24,7 +24,7 @@ fn time_stands_still_for_a_guard_and_ends_do_not() {
     let clock = ManualClock::new();
     let builder = ExpiringMap::builder().time_to_live(10 * SECOND);
     let map = builder.clock(clock.clone()).build_manual().unwrap();
-    map.insert_many([(1, 10), (2, 20), (3, 30)]);
+    map.insert_many([(1_u64, 10_u64), (2, 20), (3, 30)]);
     let guard = map.guard();
     let one = guard.get(&1);
     map.remove(&1).unwrap();

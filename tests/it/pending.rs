@@ -114,7 +114,7 @@ fn values_of_every_size_are_dropped_once() {
 #[test]
 fn panics_of_listeners_and_drops_are_counted() {
     let (clock, census) = (ManualClock::new(), Census::new());
-    let panics = || (Counted::armed(&census, 0), [7; 40]);
+    let panics = || (Counted::armed(&census, 0), [7_u8; 40]);
     let table = manual(&clock).expiry_listener(drop).build_manual().unwrap();
     for _ in 0..3 {
         table.insert(panics(), SECOND).unwrap();

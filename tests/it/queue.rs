@@ -28,7 +28,7 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
 #[test]
 fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     let (queue, clock) = rig::queue(|queue| queue);
-    for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
+    for (now, key) in [(1000, 1_u64), (5, 2), (1000, 3), (999, 4)] {
         clock.set(now * 1_000_000_000);
         let updated = queue.update(key, SECOND * 10).unwrap();
         let expiry::Updated::Inserted { expiry, .. } = updated else { panic!("{updated:?}") };
@@ -294,7 +294,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
 #[test]
 fn stalls_add_up() {
     let (queue, clock) = rig::queue(|queue| queue.shards(1).pause_grace(SECOND * 5));
-    for key in 0..1000 {
+    for key in 0..1000_u64 {
         queue.update(key, SECOND * 10).unwrap();
     }
     assert!(queue.poll().is_empty());
@@ -435,7 +435,7 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
     for second in (0..=50).step_by(10).chain(51..=60) {
         at(&clock, second);
         if second == 60 {
-            queue.update(1, SECOND * 2).unwrap();
+            queue.update(1_u64, SECOND * 2).unwrap();
         }
         assert!(queue.poll().is_empty());
     }
@@ -450,7 +450,7 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
 fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
     let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
     for _ in 0..5 {
-        queue.update(1, SECOND * 30).unwrap();
+        queue.update(1_u64, SECOND * 30).unwrap();
         let wait = queue.wait_time().unwrap();
         assert_eq!(wait, SECOND * 30);
         clock.advance(wait);
@@ -584,7 +584,7 @@ fn a_poller_looks_again_where_another_has_been() {
     let clock = Staged::default();
     let queue = ExpiryQueue::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);
     let queue = queue.clock(clock.clone()).build_manual().unwrap();
-    queue.update(1, SECOND).unwrap();
+    queue.update(1_u64, SECOND).unwrap();
     looks_again(&clock, || queue.poll().len());
     let clock = Staged::default();
     let sessions = SessionTracker::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);

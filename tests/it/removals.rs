@@ -320,7 +320,7 @@ fn a_stream_ends_with_the_last_handle() {
     use crate::support::Task;
     let (map, removals) = unclocked(10, WhenFull::Spill);
     let (task, mut stream) = (Task::new(), removals.into_stream());
-    map.insert(1, 1).unwrap();
+    map.insert(1, 1_u64).unwrap();
     map.insert(2, 2).unwrap();
     assert!(task.poll(&mut Box::pin(stream.recv())).is_pending());
     drop(map.remove(&1));

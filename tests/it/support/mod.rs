@@ -201,7 +201,7 @@ pub fn panics(call: impl FnOnce()) -> bool {
 
 /// What so many threads return, which run this at the same time, each with its number.
 pub fn on_threads<T: Send>(threads: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    let work = &work;
+    let work: &(dyn Fn(u64) -> T + Sync) = &work;
     std::thread::scope(|scope| {
         let spawn = |thread| scope.spawn(move || work(thread));
         let threads: Vec<_> = (0..threads).map(spawn).collect();
