@@ -1,8 +1,8 @@
 //! What an attack on the keyed stores found, each as the shortest sequence that reached it.
 
-use crate::drops::census::{Census, Counted};
+use crate::drops::census::{Census, Counted, OnDrop};
 use crate::rig;
-use crate::support::{self, Told, MS};
+use crate::support::{self, Same, Told, MS};
 use expiry::{
     Clock, ExpiringMap, Lifetime, ManualClock, RemovalCause, SessionTracker, StoreError,
     TimeCacheMap,
@@ -181,18 +181,7 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
     }
 }
 
-/// A value that shuts its map down when it is dropped.
-struct Last(Option<Weak<ExpiringMap<u64, Last>>>);
-
-impl Drop for Last {
-    fn drop(&mut self) {
-        if let Some(map) = self.0.take().and_then(|map| map.upgrade()) {
-            map.shutdown();
-        }
-    }
-}
-
-/// The value was dropped where a grace period ended, while an insertion drove a shard to migrate
+/// A value shuts its map down when it is dropped. It was dropped where a grace period ended, while an insertion drove a shard to migrate
 /// its index's words: the shutdown waited for its own thread to leave. When that is depends on how
 /// often the thread has pinned before.
 #[test]
@@ -202,10 +191,11 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
         for pins in 1150..1350 {
             let map = ExpiringMap::builder().shards(1).seed(1).build_manual();
             let map = Arc::new(map.unwrap());
-            let last = Last(Some(Arc::downgrade(&map)));
-            let removed = [last].into_iter().chain((1..70).map(|_| Last(None)));
+            let this: Weak<ExpiringMap<u64, OnDrop>> = Arc::downgrade(&map);
+            let last = OnDrop::new(move || this.upgrade().iter().for_each(|map| map.shutdown()));
+            let removed = [last].into_iter().chain((1..70).map(|_| OnDrop::NOTHING));
             for key in 0..pins {
-                map.insert(key, Last(None)).unwrap();
+                map.insert(key, OnDrop::NOTHING).unwrap();
             }
             for last in removed {
                 // It may be dropped before this is over.
@@ -214,7 +204,7 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
                 }
             }
             // Until it is refused.
-            let _ = (pins..3000).all(|key| map.insert(key, Last(None)).is_ok());
+            let _ = (pins..3000).all(|key| map.insert(key, OnDrop::NOTHING).is_ok());
             sender.send(()).unwrap();
         }
     });
@@ -230,34 +220,19 @@ fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
 /// ended.
 #[test]
 fn keys_of_one_hash_are_refused_beyond_some() {
-    struct Same;
-    impl std::hash::BuildHasher for Same {
-        type Hasher = Hash;
-        fn build_hasher(&self) -> Hash {
-            Hash
-        }
-    }
-    struct Hash;
-    impl std::hash::Hasher for Hash {
-        fn write(&mut self, _: &[u8]) {}
-        fn finish(&self) -> u64 {
-            7
-        }
-    }
     let (map, clock) = rig::map(|map| map.time_to_live(ticks(10)).interval(INTERVAL).hasher(Same));
-    let key = |n: u32| format!("key {n}");
-    let insert = |n| map.insert(key(n), n);
+    let insert = |n: u64| map.insert(n, n);
     assert!((0..8).all(|n| insert(n).is_ok()));
     for n in 8..2000 {
         let refused = insert(n).unwrap_err();
         assert_eq!(refused.error, StoreError::Collisions);
-        assert_eq!((refused.key, refused.value), (key(n), n));
+        assert_eq!((refused.key, refused.value), (n, n));
     }
     let metrics = map.metrics();
     assert_eq!((metrics.capacity, metrics.refused), (None, 1992));
     // What there is is not concerned.
     assert!((0..8).all(|n| insert(n).unwrap().is_some_and(|old| *old == n)));
-    assert!(map.remove(&key(5)).is_some_and(|old| *old == 5));
+    assert!(map.remove(&5).is_some_and(|old| *old == 5));
     assert!(insert(8).is_ok() && insert(5).is_err());
     assert_eq!(map.len(), 8);
     clock.advance(ticks(20));

@@ -5,10 +5,10 @@
 //! store.
 
 use crate::rig;
-use crate::support::{panics, wait_for, GENEROUS, HOUR, MS, SECOND};
+use crate::support::{panics, wait_for, Same, GENEROUS, HOUR, MS, SECOND};
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{mpsc, Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub mod census;
 use crate::support::clocks;
 mod once;
 
-use census::{Census, Counted};
+use census::{Census, Counted, OnDrop};
 
 /// Runs `test` on a thread of its own, and fails if that hangs. A test that hangs leaks its thread.
 fn within(test: impl FnOnce() + Send + 'static) {
@@ -81,11 +81,11 @@ thread_local!(static RUNNING: RefCell<Option<Running>> = const { RefCell::new(No
 /// Reapers dropped maps, and with these joined other reapers, which were joining them.
 #[test]
 fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
-    const MAPS: usize = 200;
+    const MAPS: u64 = 200;
     within(|| {
         for _ in 0..2 {
             let (census, running) = (Census::new(), Arc::new(AtomicUsize::new(0)));
-            let started = Arc::new(AtomicUsize::new(0));
+            let started = Arc::new(AtomicU64::new(0));
             let clock = ManualClock::new();
             let builder = ExpiringMap::builder().time_to_live(100 * MS).interval(100 * MS);
             let outer = builder.shards(4).clock(clocks::Moved(clock.clone())).build().unwrap();
@@ -109,7 +109,7 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
                     let time = later as u32 * 10 * MS;
                     inner.insert_for(later, Counted::new(&census), time).unwrap();
                 }
-                outer.insert(key, inner).unwrap();
+                outer.insert(key, OnDrop::new(|| drop(inner))).unwrap();
             }
             wait_for("all reapers run", || started.load(SeqCst) == MAPS);
             // All are due at one tick. The outer reaper sees it when it wakes up.
@@ -123,37 +123,30 @@ fn maps_with_reapers_that_expire_together_do_not_join_each_other() {
 
 thread_local!(static HOLDS_LOCK: Cell<bool> = const { Cell::new(false) });
 
-/// A value whose `Drop` would take a lock: it notes whether the thread that drops it holds that.
-struct Locks {
-    under_lock: Arc<AtomicUsize>,
-    _counted: Counted,
-}
-
-impl Drop for Locks {
-    fn drop(&mut self) {
-        if HOLDS_LOCK.get() {
-            self.under_lock.fetch_add(1, SeqCst);
-        }
-    }
-}
-
 /// A thread that held the lock, and asked another map for something, dropped such a value there: it
 /// waited for itself.
 #[test]
 fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
     for (reaper, capacity) in [(false, 10_000), (true, 10_000), (false, 48), (true, 48)] {
         let (census, under_lock) = (Census::new(), Arc::new(AtomicUsize::new(0)));
-        let value = || Locks { under_lock: under_lock.clone(), _counted: Counted::new(&census) };
+        // Its `Drop` would take the lock: it notes whether the thread that drops it holds that.
+        let value = || {
+            let (under_lock, counted) = (under_lock.clone(), Counted::new(&census));
+            OnDrop::new(move || {
+                under_lock.fetch_add(HOLDS_LOCK.get().into(), SeqCst);
+                drop(counted);
+            })
+        };
         let builder =
             || ExpiringMap::builder().time_to_live(MS).interval(MS).capacity(capacity).shards(2);
         let first = if reaper { builder().build() } else { builder().build_manual() };
         let first = first.unwrap();
         let second = ExpiringMap::builder().build().unwrap();
-        second.insert(1, 1).unwrap();
+        second.insert(1_u64, 1_u64).unwrap();
         let (lock, done) = (Mutex::new(()), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut turn = 0;
+                let mut turn = 0_u64;
                 while !done.load(SeqCst) {
                     let held = lock.lock().unwrap();
                     HOLDS_LOCK.set(true);
@@ -187,17 +180,13 @@ fn a_value_is_not_dropped_in_a_call_of_a_thread_that_holds_a_lock() {
     }
 }
 
-/// A value that waits at a door when it is dropped.
-struct Stuck {
-    door: Door,
-    entered: Arc<AtomicBool>,
-}
-
-impl Drop for Stuck {
-    fn drop(&mut self) {
-        self.entered.store(true, SeqCst);
-        self.door.pass();
-    }
+/// A value that waits at a door when it is dropped, and says that it is there.
+fn stuck_value(door: &Door, entered: &Arc<AtomicBool>) -> OnDrop {
+    let (door, entered) = (door.clone(), entered.clone());
+    OnDrop::new(move || {
+        entered.store(true, SeqCst);
+        door.pass();
+    })
 }
 
 /// One `Drop` that does not end held back the memory of every store in the process.
@@ -207,8 +196,7 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let stuck = ExpiringMap::builder().interval(MS).build().unwrap();
     // Dropped before the map, which waits for its reaper.
     let _opens = Opens(door.clone());
-    let value = Stuck { door, entered: entered.clone() };
-    stuck.insert(1, value).unwrap();
+    stuck.insert(1_u64, stuck_value(&door, &entered)).unwrap();
     drop(stuck.remove(&1));
     // With the old code it is other calls that come to drop it, on a thread of theirs.
     let (clock, census) = (ManualClock::new(), Census::new());
@@ -218,7 +206,7 @@ fn a_drop_that_is_stuck_holds_back_no_other_store() {
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     wait_for("the stuck one is being dropped", || entered.load(SeqCst));
     for _ in 0..20 {
-        for key in 0..500 {
+        for key in 0..500_u64 {
             map.insert(key % 100, Counted::new(&census)).unwrap();
             manual.insert(key % 100, Counted::new(&census)).unwrap();
             queue.update(Counted::of(&census, key), MS).unwrap();
@@ -260,7 +248,7 @@ fn stuck_at(end: fn(u64, RemovalCause) -> bool) -> (Listened, ManualClock, Opens
 
 /// A call, of the map and for key 0, whose listener is stuck, holds back nothing that other threads
 /// end in the same map.
-fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send + 'static) {
+fn listener_holds_nothing_back(what: &str, call: fn(&Listened)) {
     let census = Census::new();
     let (map, clock, opens, entered) = stuck_at(|key, _| key == 0);
     map.insert_for(0, Counted::new(&census), 10 * SECOND).unwrap();
@@ -292,47 +280,29 @@ fn listener_holds_nothing_back(what: &str, call: impl FnOnce(&Listened) + Send +
 #[test]
 fn a_listener_that_is_stuck_holds_back_nothing() {
     use expiry::expiring_map::Entry;
-    let value = || Counted::new(&Census::new());
+    fn value() -> Counted {
+        Counted::new(&Census::new())
+    }
     listener_holds_nothing_back("remove", |map| drop(map.remove(&0)));
     listener_holds_nothing_back("remove_if", |map| drop(map.remove_if(&0, |_, _| true)));
     listener_holds_nothing_back("clear", |map| map.clear());
     listener_holds_nothing_back("retain", |map| map.retain(|_, _| false));
-    listener_holds_nothing_back("insert", move |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("insert", |map| drop(map.insert(0, value()).unwrap()));
     listener_holds_nothing_back("entry's remove", |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.remove()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
-    listener_holds_nothing_back("upsert", move |map| map.upsert(0, |_| (value(), ())).unwrap());
-    listener_holds_nothing_back("entry's insert", move |map| match map.entry(0) {
+    listener_holds_nothing_back("upsert", |map| map.upsert(0, |_| (value(), ())).unwrap());
+    listener_holds_nothing_back("entry's insert", |map| match map.entry(0) {
         Entry::Occupied(entry) => drop(entry.insert(value()).unwrap()),
         Entry::Vacant(_) => unreachable!("it is there"),
     });
     listener_holds_nothing_back("expired", |map| while map.poll(1000).more {});
     listener_holds_nothing_back("expired", |map| drop(map.remove(&0)));
-    listener_holds_nothing_back("expired", move |map| drop(map.insert(0, value()).unwrap()));
-    listener_holds_nothing_back("expired", move |map| {
-        drop(map.entry(0).or_insert(value()).unwrap())
-    });
-    listener_holds_nothing_back("expired", move |map| map.upsert(0, |_| (value(), ())).unwrap());
+    listener_holds_nothing_back("expired", |map| drop(map.insert(0, value()).unwrap()));
+    listener_holds_nothing_back("expired", |map| drop(map.entry(0).or_insert(value()).unwrap()));
+    listener_holds_nothing_back("expired", |map| map.upsert(0, |_| (value(), ())).unwrap());
 }
-
-/// A key that has the hash of all others, and at one of whose comparisons something happens.
-struct Odd(u64, clocks::Delayed);
-
-impl std::hash::Hash for Odd {
-    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        0.hash(hasher);
-    }
-}
-
-impl PartialEq for Odd {
-    fn eq(&self, other: &Self) -> bool {
-        expiry::Clock::now(&self.1);
-        self.0 == other.0
-    }
-}
-
-impl Eq for Odd {}
 
 /// A shutdown overtakes an insertion, which ends its own entry and calls the listener for it: not
 /// pinned, and what the insertion returns is still there.
@@ -342,10 +312,15 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
     for (call, before) in (0..2).flat_map(|call| (0..6).map(move |before| (call, before))) {
         let (census, compared) = (Census::new(), clocks::Delayed::default());
         let flushed = Arc::new(AtomicUsize::new(0));
-        let caller = thread::current().id();
-        let map = Arc::new_cyclic(|map: &Weak<ExpiringMap<Odd, Counted>>| {
+        let (caller, compares) = (thread::current().id(), compared.clone());
+        let _asks = Counted::when_asked(move |how, _| {
+            if how == "eq" {
+                expiry::Clock::now(&compares);
+            }
+        });
+        let map = Arc::new_cyclic(|map: &Weak<ExpiringMap<Counted, Counted, Same>>| {
             let (map, flushes) = (map.clone(), flushed.clone());
-            let listener = move |_: &Odd, value: &Counted, cause| {
+            let listener = move |_: &Counted, value: &Counted, cause| {
                 if (value.id(), cause, thread::current().id()) == (2, RemovalCause::Closed, caller)
                 {
                     let map = map.upgrade().unwrap();
@@ -354,9 +329,10 @@ fn the_listener_of_an_insertion_that_a_shutdown_overtakes_runs_unpinned() {
                     flushes.fetch_add(1, SeqCst);
                 }
             };
-            ExpiringMap::builder().shards(1).removal_listener(listener).build_manual().unwrap()
+            let builder = ExpiringMap::builder().shards(1).hasher(Same);
+            builder.removal_listener(listener).build_manual().unwrap()
         });
-        let key = |id| Odd(id, compared.clone());
+        let key = |id| Counted::of(&census, id);
         map.insert(key(1), Counted::of(&census, 1)).unwrap();
         let closes = map.clone();
         // The caller is pinned: the shutdown leaves what it has ended to others.
@@ -412,59 +388,34 @@ fn a_listener_of_a_shutdown_that_is_stuck_holds_back_nothing() {
 // ---- fault 4: panics of `Drop` on the way of a reference ----
 
 /// Panics when it is dropped, if it is armed.
-#[derive(Debug, Clone)]
-struct Bad {
-    key: u64,
-    armed: bool,
-    _counted: Counted,
-}
-
-impl Bad {
-    fn new(key: u64, armed: bool, census: &Arc<Census>) -> Self {
-        Bad { key, armed, _counted: Counted::new(census) }
+fn bad(id: u64, armed: bool, census: &Arc<Census>) -> Counted {
+    if armed {
+        return Counted::armed(census, id);
     }
-}
-
-impl Drop for Bad {
-    fn drop(&mut self) {
-        assert!(!self.armed, "as it is meant to");
-    }
-}
-
-impl PartialEq for Bad {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for Bad {}
-
-impl std::hash::Hash for Bad {
-    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
-        self.key.hash(hasher);
-    }
+    Counted::of(census, id)
 }
 
 /// A lifetime whose `Drop` panics.
-struct BadLifetime(Bad);
+struct BadLifetime(#[allow(dead_code)] Counted);
 
 impl From<BadLifetime> for expiry::Lifetimes {
-    fn from(bad: BadLifetime) -> Self {
-        assert!(bad.0.armed);
+    fn from(_: BadLifetime) -> Self {
         expiry::Lifetimes::new()
     }
 }
 
+type Bads = ExpiringMap<Counted, Counted>;
+
 /// Runs `act`, which panics, and then ends more entries in the same map, which must be dropped all
 /// the same.
-fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Census>)) {
+fn still_reclaims(what: &str, act: &dyn Fn(&Bads, &Arc<Census>)) {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
-    let bad = |key| Bad::new(key, false, &census);
-    map.insert(bad(0), bad(0)).unwrap();
+    let good = |key| Counted::of(&census, key);
+    map.insert(good(0), good(0)).unwrap();
     assert!(panics(|| act(&map, &census)), "{what}");
     for key in 1..200 {
-        map.insert(bad(key), bad(key)).unwrap();
+        map.insert(good(key), good(key)).unwrap();
     }
     map.clear();
     assert!(map.flush(GENEROUS), "{what}");
@@ -474,87 +425,87 @@ fn still_reclaims(what: &str, act: impl FnOnce(&ExpiringMap<Bad, Bad>, &Arc<Cens
 #[test]
 fn a_drop_that_panics_beside_a_reference_leaves_no_pin() {
     use expiry::expiring_map::Entry;
-    still_reclaims("or_insert, occupied", |map, census| {
-        let value = Bad::new(0, true, census);
-        drop(map.entry(Bad::new(0, false, census)).or_insert(value));
+    still_reclaims("or_insert, occupied", &|map, census| {
+        let value = Counted::armed(census, 0);
+        drop(map.entry(Counted::of(census, 0)).or_insert(value));
     });
-    still_reclaims("or_insert_with, occupied", |map, census| {
-        let value = Bad::new(0, true, census);
-        drop(map.entry(Bad::new(0, false, census)).or_insert_with(|| value));
+    still_reclaims("or_insert_with, occupied", &|map, census| {
+        let value = Counted::armed(census, 0);
+        drop(map.entry(Counted::of(census, 0)).or_insert_with(|| value));
     });
-    still_reclaims("into_ref", |map, census| {
-        let Entry::Occupied(entry) = map.entry(Bad::new(0, true, census)) else {
+    still_reclaims("into_ref", &|map, census| {
+        let Entry::Occupied(entry) = map.entry(Counted::armed(census, 0)) else {
             unreachable!("it is there")
         };
         drop(entry.into_ref());
     });
-    still_reclaims("or_insert, the key", |map, census| {
-        drop(map.entry(Bad::new(0, true, census)).or_insert(Bad::new(0, false, census)));
+    still_reclaims("or_insert, the key", &|map, census| {
+        drop(map.entry(Counted::armed(census, 0)).or_insert(Counted::of(census, 0)));
     });
     // Another thread inserts between the look and the insertion: the value made here is the loser.
     for by_key in [false, true] {
-        still_reclaims("or_insert_with, vacant", |map, census| {
-            let entry = map.entry(Bad::new(1, by_key, census));
+        still_reclaims("or_insert_with, vacant", &|map, census| {
+            let entry = map.entry(bad(1, by_key, census));
             assert!(matches!(entry, Entry::Vacant(_)));
-            let there = || Bad::new(1, false, census);
+            let there = || Counted::of(census, 1);
             map.insert(there(), there()).unwrap();
-            drop(entry.or_insert_with(|| Bad::new(1, !by_key, census)));
+            drop(entry.or_insert_with(|| bad(1, !by_key, census)));
         });
     }
-    still_reclaims("upsert, the closure", |map, census| {
-        let panics = |_: Option<&Bad>| -> (Bad, ()) { panic!("as it is meant to") };
-        let _ = map.upsert(Bad::new(0, false, census), panics);
+    still_reclaims("upsert, the closure", &|map, census| {
+        let panics = |_: Option<&Counted>| -> (Counted, ()) { panic!("as it is meant to") };
+        let _ = map.upsert(Counted::of(census, 0), panics);
     });
     // What the closures hold is dropped before the result is on its way out.
     for key in [0, 1] {
-        still_reclaims("upsert, what the closure holds", |map, census| {
-            let held = Bad::new(9, true, census);
-            let value = || Bad::new(key, false, census);
+        still_reclaims("upsert, what the closure holds", &|map, census| {
+            let held = Counted::armed(census, 9);
+            let value = || Counted::of(census, key);
             let _ = map.upsert(value(), move |_| {
                 let _ = &held;
                 (value(), ())
             });
         });
     }
-    still_reclaims("remove_if, what the closure holds", |map, census| {
-        let held = Bad::new(9, true, census);
-        let zero = Bad::new(0, false, census);
+    still_reclaims("remove_if, what the closure holds", &|map, census| {
+        let held = Counted::armed(census, 9);
+        let zero = Counted::of(census, 0);
         drop(map.remove_if(&zero, move |_, _| {
             let _ = &held;
             true
         }));
     });
-    still_reclaims("remove, the key", |map, census| {
-        let Entry::Occupied(entry) = map.entry(Bad::new(0, true, census)) else {
+    still_reclaims("remove, the key", &|map, census| {
+        let Entry::Occupied(entry) = map.entry(Counted::armed(census, 0)) else {
             unreachable!("it is there")
         };
         drop(entry.remove());
     });
     for key in [0, 1] {
-        still_reclaims("or_insert_for, the lifetime", |map, census| {
-            let lifetime = BadLifetime(Bad::new(9, true, census));
-            let value = || Bad::new(key, false, census);
+        still_reclaims("or_insert_for, the lifetime", &|map, census| {
+            let lifetime = BadLifetime(Counted::armed(census, 9));
+            let value = || Counted::of(census, key);
             drop(map.entry(value()).or_insert_for(lifetime, value));
         });
     }
     for by_key in [false, true] {
-        still_reclaims("get_or_insert_with, found", |map, census| {
-            let value = Bad::new(9, !by_key, census);
-            drop(map.get_or_insert_with(&Bad::new(0, by_key, census), || value));
+        still_reclaims("get_or_insert_with, found", &|map, census| {
+            let value = bad(9, !by_key, census);
+            drop(map.get_or_insert_with(&bad(0, by_key, census), || value));
         });
         #[cfg(feature = "async")]
-        still_reclaims("get_or_insert_async, found", |map, census| {
-            let value = Bad::new(9, !by_key, census);
+        still_reclaims("get_or_insert_async, found", &|map, census| {
+            let value = bad(9, !by_key, census);
             let load = async { value };
-            let key = Bad::new(0, by_key, census);
+            let key = bad(0, by_key, census);
             let load = map.get_or_insert_async(&key, load);
             drop(crate::support::Task::new().block_on(load));
         });
     }
-    still_reclaims("insert, the key's Eq is not asked", |map, census| {
+    still_reclaims("insert, the key's Eq is not asked", &|map, census| {
         // Of two keys that are equal the map keeps the new one; the old one is the driver's to
         // drop.
-        drop(map.insert(Bad::new(0, false, census), Bad::new(0, false, census)));
+        drop(map.insert(Counted::of(census, 0), Counted::of(census, 0)));
         panic!("as it is meant to");
     });
 }
@@ -568,7 +519,7 @@ fn a_flush_has_dropped_all_that_had_ended() {
         let builder = ExpiringMap::builder().interval(SECOND);
         let map = if reaper { builder.build() } else { builder.build_manual() };
         let map = map.unwrap();
-        for key in 0..5000 {
+        for key in 0..5000_u64 {
             map.insert(key, Counted::new(&census)).unwrap();
             map.insert(key, Counted::new(&census)).unwrap();
         }
@@ -590,7 +541,7 @@ fn a_flush_has_dropped_all_that_had_ended() {
 fn a_flush_waits_for_other_threads_readers() {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
-    map.insert(1, Counted::new(&census)).unwrap();
+    map.insert(1_u64, Counted::new(&census)).unwrap();
     let (ready, begun) = mpsc::channel();
     let (ends, end) = mpsc::channel::<()>();
     thread::scope(|scope| {
@@ -611,33 +562,20 @@ fn a_flush_waits_for_other_threads_readers() {
     });
 }
 
-/// Removes an entry of the map when it is dropped, or waits at a door.
-enum Acts {
-    Waits { _until: Stuck },
-    Removes(Weak<ExpiringMap<u64, Acts>>, u64),
-    Nothing,
-}
-
-impl Drop for Acts {
-    fn drop(&mut self) {
-        if let Acts::Removes(map, key) = self {
-            _ = map.upgrade().and_then(|map| map.remove(key).map(drop));
-        }
-    }
-}
-
 /// What ends during a flush, and is dropped by it, does not stand for what another thread has yet
 /// to drop.
 #[test]
 fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
     let (door, entered) = (Door::default(), Arc::new(AtomicBool::new(false)));
     let map = Arc::new(ExpiringMap::builder().build_manual().unwrap());
-    let this = Arc::downgrade(&map);
-    let stuck = Stuck { door: door.clone(), entered: entered.clone() };
-    map.insert(0, Acts::Waits { _until: stuck }).unwrap();
-    map.insert(1, Acts::Removes(this.clone(), 2)).unwrap();
-    map.insert(2, Acts::Removes(this.clone(), 3)).unwrap();
-    map.insert(3, Acts::Nothing).unwrap();
+    let removes = |key: u64| {
+        let map: Weak<ExpiringMap<u64, OnDrop>> = Arc::downgrade(&map);
+        OnDrop::new(move || _ = map.upgrade().and_then(|map| map.remove(&key).map(drop)))
+    };
+    map.insert(0, stuck_value(&door, &entered)).unwrap();
+    map.insert(1, removes(2)).unwrap();
+    map.insert(2, removes(3)).unwrap();
+    map.insert(3, OnDrop::NOTHING).unwrap();
     drop(map.remove(&0));
     let opens = Opens(door);
     let theirs = map.clone();
@@ -651,27 +589,21 @@ fn a_flush_does_not_take_what_ended_later_for_what_had_ended() {
     assert!(map.is_empty());
 }
 
-/// Calls its own map when it is dropped.
-struct Reenters {
-    map: Weak<ExpiringMap<u64, Reenters>>,
-    again: u64,
-    _counted: Counted,
-}
-
-impl Drop for Reenters {
-    fn drop(&mut self) {
-        let Some(map) = self.map.upgrade() else { return };
+/// A value that calls its own map when it is dropped.
+fn reenters(this: &Weak<ExpiringMap<u64, OnDrop>>, again: u64, census: &Arc<Census>) -> OnDrop {
+    let (this, counted) = (this.clone(), Counted::new(census));
+    OnDrop::new(move || {
+        let census = counted.census();
+        let Some(map) = this.upgrade() else { return };
         assert!(map.get(&0).is_some());
-        if self.again > 0 {
-            let (again, _counted) = (self.again - 1, Counted::new(self._counted.census()));
-            let value = Reenters { map: self.map.clone(), again, _counted };
+        if again > 0 {
             // What is replaced, and what is removed, is dropped later.
-            drop(map.insert(1, value));
+            drop(map.insert(1, reenters(&this, again - 1, census)));
             drop(map.remove(&1));
         }
         map.poll(100);
         map.flush(Duration::ZERO);
-    }
+    })
 }
 
 #[test]
@@ -682,8 +614,7 @@ fn a_drop_may_call_its_own_map() {
             let map = if reaper { builder.build() } else { builder.build_manual() };
             let map = Arc::new(map.unwrap());
             let this = Arc::downgrade(&map);
-            let value =
-                |again| Reenters { map: this.clone(), again, _counted: Counted::new(&census) };
+            let value = |again| reenters(&this, again, &census);
             map.insert(0, value(0)).unwrap();
             for key in 2..50 {
                 map.insert(key, value(key % 5)).unwrap();
@@ -706,15 +637,14 @@ fn a_drop_may_call_its_own_map() {
 /// then.
 #[test]
 fn a_map_may_go_with_one_of_its_own_values() {
-    struct Owner {
-        _map: Mutex<Option<Arc<ExpiringMap<u64, Owner>>>>,
-        _counted: Counted,
-    }
     within(|| {
         for turn in 0..50 {
             let census = Census::new();
-            let owner = |map| Owner { _map: Mutex::new(map), _counted: Counted::new(&census) };
             let map = Arc::new(ExpiringMap::builder().interval(MS).build().unwrap());
+            let owner = |map: Option<Arc<ExpiringMap<u64, OnDrop>>>| {
+                let owned = (map, Counted::new(&census));
+                OnDrop::new(move || drop(owned))
+            };
             for key in 0..10 {
                 map.insert(key, owner(None)).unwrap();
             }
@@ -810,7 +740,7 @@ fn a_reference_may_outlive_its_thread() {
 fn a_flush_that_gives_up_leaves_the_drop_to_the_reaper() {
     let census = Census::new();
     let map = ExpiringMap::builder().interval(MS / 10).build().unwrap();
-    map.insert(1, Counted::new(&census)).unwrap();
+    map.insert(1_u64, Counted::new(&census)).unwrap();
     for turn in 0..1200 {
         map.insert(2, Counted::new(&census)).unwrap();
         let kept = map.get(&1);
@@ -833,7 +763,7 @@ fn a_kept_reference_does_not_wake_the_reaper_each_tick() {
     let interval = MS;
     let builder = ExpiringMap::builder().interval(interval);
     let map = builder.clock(clocks::Moved(clock.clone())).build().unwrap();
-    for key in 0..3 {
+    for key in 0..3_u64 {
         map.insert(key, key).unwrap();
     }
     let kept = map.get(&0);
@@ -987,7 +917,7 @@ fn values_are_dropped_soon_after_a_reader_has_gone() {
 fn an_eighth_of_the_live_entries_may_wait() {
     let census = Census::new();
     let map = ExpiringMap::builder().build_manual().unwrap();
-    for key in 0..80_000 {
+    for key in 0..80_000_u64 {
         map.insert(key, Counted::new(&census)).unwrap();
     }
     (0..9_000).for_each(|key| drop(map.insert(key, Counted::new(&census)).unwrap()));

@@ -646,7 +646,7 @@ fn what_is_due_goes_first_under_each_policy() {
         let clock = ManualClock::new();
         let builder = ExpiringMap::builder().max_capacity(100).eviction_policy(policy);
         let map = builder.interval(SECOND).clock(clock.clone()).build_manual().unwrap();
-        for key in 0..100 {
+        for key in 0..100_u64 {
             let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
             map.insert_for(key, key, lifetime).unwrap();
         }

@@ -1,6 +1,7 @@
 //! `ExpiringMap` and `TimeCacheMap`: one test per promise. Their results in general are those of
 //! `oracle.rs`.
 
+use crate::drops::census::{Census, Counted};
 use crate::rig;
 use crate::support::{panics, wait_for, Told, GENEROUS, MS, SECOND};
 use expiry::expiring_map::Entry;
@@ -8,7 +9,6 @@ use expiry::{
     BuildError, Clock, ExpiringMap, ExpiringMapBuilder, Lifetime, LifetimeError, Lifetimes,
     ManualClock, RemovalCause, StoreError, StoreShardMetrics, TimeCacheMap,
 };
-use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -27,7 +27,7 @@ where
 #[test]
 fn bad_times_are_refused_and_nothing_is_lost() {
     let (map, _) = rig::map(|map| map.interval(MS));
-    map.insert("a".to_string(), 1).unwrap();
+    map.insert("a".to_string(), 1_u64).unwrap();
     let after = Lifetime::After;
     let cases = [
         (Lifetimes::from(Duration::ZERO), StoreError::Lifetime(LifetimeError::Zero)),
@@ -51,8 +51,8 @@ fn bad_times_are_refused_and_nothing_is_lost() {
     assert_eq!(map.touch_for("a", after(Duration::ZERO)), Err(LifetimeError::Zero));
     assert_eq!(map.touch_for("a", after(Duration::MAX)), Err(LifetimeError::TooLong));
     assert_eq!((map.get_cloned("a"), map.len()), (Some(1), 1));
-    let builder = || ExpiringMap::<u8, u8>::builder();
-    let refused = |builder: ExpiringMapBuilder<u8, u8>| builder.build_manual().unwrap_err();
+    let builder = || ExpiringMap::<u64, u64>::builder();
+    let refused = |builder: ExpiringMapBuilder<u64, u64>| builder.build_manual().unwrap_err();
     assert_eq!(refused(builder().time_to_live(Duration::ZERO)), BuildError::ZeroTimeout);
     assert_eq!(refused(builder().time_to_idle(Duration::ZERO)), BuildError::ZeroTimeout);
     let error = refused(builder().time_to_live(SECOND).interval(SECOND * 2));
@@ -85,85 +85,53 @@ fn a_full_map_refuses_keys_and_replaces_values() {
     assert_eq!(map.metrics().refused, 2);
 }
 
-/// A key whose `Hash` or `Eq` panics when the test asks for it.
-#[derive(Clone, Debug)]
-struct Touchy(u64);
-
-thread_local! {
-    static BAD_HASH: Cell<bool> = const { Cell::new(false) };
-    static BAD_EQ: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Hash for Touchy {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        assert!(!BAD_HASH.get(), "bad hash");
-        self.0.hash(hasher);
-    }
-}
-
-impl PartialEq for Touchy {
-    fn eq(&self, other: &Self) -> bool {
-        assert!(!BAD_EQ.get(), "bad eq");
-        self.0 == other.0
-    }
-}
-
-impl Eq for Touchy {}
-
 #[test]
 fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
-    let held = Arc::new(());
+    let census = Census::new();
+    let one = || Counted::of(&census, 1);
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    map.insert(Touchy(1), held.clone()).unwrap();
-    for bad in [&BAD_HASH, &BAD_EQ] {
-        bad.set(true);
-        assert!(panics(|| drop(map.get(&Touchy(1)))));
-        assert!(panics(|| drop(map.insert(Touchy(1), held.clone()))));
-        assert!(panics(|| drop(map.remove(&Touchy(1)))));
-        assert!(panics(|| _ = map.touch(&Touchy(1))));
-        assert!(panics(|| drop(map.entry(Touchy(1)).or_insert(held.clone()))));
-        bad.set(false);
+    map.insert(one(), one()).unwrap();
+    for bad in ["hash", "eq"] {
+        let asks = Counted::when_asked(move |how, _| assert_ne!(how, bad));
+        assert!(panics(|| drop(map.get(&one()))));
+        assert!(panics(|| drop(map.insert(one(), one()))));
+        assert!(panics(|| drop(map.remove(&one()))));
+        assert!(panics(|| _ = map.touch(&one())));
+        assert!(panics(|| drop(map.entry(one()).or_insert(one()))));
+        drop(asks);
         assert_eq!(map.len(), 1);
-        assert!(map.touch(&Touchy(1)));
+        assert!(map.touch(&one()));
     }
-    // It expires without being hashed or compared.
-    BAD_HASH.set(true);
-    BAD_EQ.set(true);
+    let asks = Counted::when_asked(|how, _| panic!("it expires without {how}"));
     pass(&map, &clock, SECOND * 11);
-    BAD_HASH.set(false);
-    BAD_EQ.set(false);
+    drop(asks);
     assert!(map.is_empty());
-    map.insert(Touchy(1), held.clone()).unwrap();
+    map.insert(one(), one()).unwrap();
     assert_eq!(map.len(), 1);
     // What did not get in has been dropped too.
-    wait_for("its drop", || Arc::strong_count(&held) == 2);
-}
-
-/// A value whose `Drop` panics if it is an odd one: one of 50.
-struct Odd(u64, Arc<AtomicUsize>);
-
-impl Drop for Odd {
-    fn drop(&mut self) {
-        self.1.fetch_add(1, Relaxed);
-        assert!(self.0 % 50 != 1, "an odd value is dropped");
-    }
+    wait_for("its drop", || census.left() == 2);
 }
 
 #[test]
 fn a_panic_of_a_values_drop_loses_nothing_else() {
-    let dropped = Arc::new(AtomicUsize::new(0));
+    let census = Census::new();
+    // One of 50 panics.
+    let value = |key: u64| match key % 50 {
+        1 => Counted::armed(&census, key),
+        _ => Counted::of(&census, key),
+    };
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
     let before = map.metrics().drop_panics;
-    for key in 0..1000u64 {
-        map.insert(key, Odd(key, dropped.clone())).unwrap();
+    for key in 0..1000 {
+        map.insert(key, value(key)).unwrap();
     }
     for key in 0..100 {
-        map.insert(key, Odd(key, dropped.clone())).unwrap();
+        map.insert(key, value(key)).unwrap();
         map.remove(&(key + 100)).unwrap();
     }
     pass(&map, &clock, SECOND * 11);
-    map.insert(5000, Odd(0, dropped.clone())).unwrap();
-    wait_for("all drops", || dropped.load(Relaxed) == 1100);
+    map.insert(5000, value(0)).unwrap();
+    wait_for("all drops", || census.left() == 1);
     assert!(map.metrics().drop_panics >= before + 22);
     assert_eq!(map.len(), 1);
 }
@@ -290,8 +258,8 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
         let (clock, told) = (ManualClock::new(), Told::default());
         let (slow, tell) = (clock.clone(), told.handler());
         let builder = TimeCacheMap::builder(expiration).buckets(buckets).clock(clock.clone());
-        let builder = builder.expiry_listener(move |key: &u64, put_at: &Duration| {
-            assert_eq!(Duration::from_millis(*key * 313), *put_at);
+        let builder = builder.expiry_listener(move |key: &u64, put_at: &u64| {
+            assert_eq!(*key * 313, *put_at);
             tell(*key);
             // A third of a second each: a block full of them takes longer than the interval.
             slow.advance(SECOND / 3);
@@ -302,7 +270,7 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
         for key in 0..100u64 {
             let at = Duration::from_millis(key * 313);
             clock.advance(at.saturating_sub(now()));
-            map.put(key, at).unwrap();
+            map.put(key, key * 313).unwrap();
             put.push((key, now()));
             map.poll(usize::MAX);
             for &(key, at) in &put {
@@ -329,16 +297,17 @@ fn a_time_cache_keeps_its_window_whatever_its_callbacks_take() {
 
 #[test]
 fn bad_settings_of_a_time_cache_are_refused() {
-    let buckets = |buckets| TimeCacheMap::<u8, u8>::builder(SECOND).buckets(buckets).build().err();
+    let buckets =
+        |buckets| TimeCacheMap::<u64, u64>::builder(SECOND).buckets(buckets).build().err();
     assert_eq!(buckets(1), Some(BuildError::TooFewBuckets { buckets: 1 }));
     assert!(matches!(buckets(usize::MAX), Some(BuildError::IntervalTooShort { .. })));
-    assert_eq!(TimeCacheMap::<u8, u8>::new(Duration::ZERO).err(), Some(BuildError::ZeroTimeout));
+    assert_eq!(TimeCacheMap::<u64, u64>::new(Duration::ZERO).err(), Some(BuildError::ZeroTimeout));
 }
 
 #[test]
 fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10));
-    map.entry(1).or_insert_for(SECOND * 3, || 10).unwrap();
+    map.entry(1).or_insert_for(SECOND * 3, || 10_u64).unwrap();
     map.entry(1).or_insert_for(SECOND * 100, || 11).unwrap();
     map.upsert_for(2, SECOND * 3, |old| (old.map_or(20, |old| old + 1), ())).unwrap();
     let left = |key: u64| map.remaining(&key).map(|left| left.as_secs());
@@ -381,7 +350,7 @@ const STAYING: u64 = 1000;
 
 /// Calls `walk` while one thread gives new values to the keys below [`STAYING`] that are there, and
 /// another inserts and removes the keys above, so that the index grows and shrinks.
-fn beside_writers(walk: impl FnOnce(&ExpiringMap<u64, u64>)) {
+fn beside_writers(walk: fn(&ExpiringMap<u64, u64>)) {
     let map = ExpiringMap::builder().shards(2).build().unwrap();
     for key in 0..STAYING {
         map.insert(key, 0).unwrap();
@@ -497,7 +466,7 @@ fn a_walk_meets_keys_of_one_hash_once() {
     let hasher = std::hash::BuildHasherDefault::<Alike>::default();
     let map = ExpiringMap::builder().hasher(hasher).build().unwrap();
     for key in 0..STAYING {
-        map.insert(key, 0).unwrap();
+        map.insert(key, 0_u64).unwrap();
     }
     let met = map.iter().map(|entry| {
         let key = *entry.key();
@@ -515,7 +484,7 @@ fn a_walk_meets_keys_of_one_hash_once() {
 #[test]
 fn a_flush_and_a_shutdown_leave_the_callers_wake_up_alone() {
     let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     let kept = map.get(&1).unwrap();
     map.remove(&1);
     let is_kept = |what: &str, call: &dyn Fn()| {
@@ -547,7 +516,7 @@ fn a_clock_that_panics_does_not_end_the_reaper() {
     let clock = PanicsOnce(expiry::MonotonicClock::new(), false.into());
     let map =
         ExpiringMap::builder().time_to_live(2 * MS).interval(MS).clock(clock).build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     wait_for("the entry to expire", || map.is_empty());
     assert_eq!(map.metrics().listener_panics, 1);
 }
@@ -607,7 +576,7 @@ fn a_replacement_may_keep_the_lifetime() {
 fn a_kept_time_to_idle_and_a_new_key() {
     let (map, clock) = rig::map(|map| map);
     let lifetime = Lifetimes::from(SECOND * 30).idle(SECOND * 10);
-    map.insert_for(1, 1, lifetime.keep()).unwrap();
+    map.insert_for(1_u64, 1_u64, lifetime.keep()).unwrap();
     assert_eq!(map.remaining(&1), Some(SECOND * 10));
     for _ in 0..3 {
         clock.advance(SECOND * 8);
@@ -622,7 +591,7 @@ fn a_kept_time_to_idle_and_a_new_key() {
 fn what_happens_is_counted_at_the_shard_of_the_entry() {
     let (map, clock) = rig::map(|map| map.time_to_live(SECOND * 10).shards(16));
     for key in 0..100u64 {
-        map.insert(key, 0).unwrap();
+        map.insert(key, 0_u64).unwrap();
     }
     for key in 0..20 {
         drop(map.insert(key, 1).unwrap());

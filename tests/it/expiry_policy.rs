@@ -1,5 +1,6 @@
 //! `ExpiringMapBuilder::expiry`: which call asks the policy what, and what its answers do.
 
+use crate::drops::census::{Census, Counted};
 use crate::support::{on_threads, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
@@ -262,7 +263,7 @@ fn times_out_of_range_are_refused_where_a_call_can_say_so() {
 #[test]
 fn a_panic_goes_to_the_caller_and_changes_nothing() {
     let (map, clock, policy) = scripted();
-    let tracked = Arc::new(());
+    let census = Census::new();
     let panics = |call: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
     policy.answers(|says| says.created = None);
     panics(&|| drop(map.insert(1, 1)));
@@ -283,18 +284,18 @@ fn a_panic_goes_to_the_caller_and_changes_nothing() {
     assert_eq!((map.peek(&1).as_deref(), left(&map, 1)), (Some(&1), Some(10)));
     // No pin is left behind: what ends is dropped.
     struct Panics;
-    impl Expiry<u64, Arc<()>> for Panics {
-        fn updated(&self, _: &u64, _: &Arc<()>, _: Duration) -> Lifetimes {
+    impl Expiry<u64, Counted> for Panics {
+        fn updated(&self, _: &u64, _: &Counted, _: Duration) -> Lifetimes {
             panic!("as this test wants it")
         }
     }
     let drops = ExpiringMap::builder().expiry(Panics).clock(clock).build_manual().unwrap();
-    drops.insert(1, tracked.clone()).unwrap();
-    panics(&|| drop(drops.insert(1, tracked.clone())));
-    assert_eq!(Arc::strong_count(&tracked), 2, "the new value is dropped");
+    drops.insert(1, Counted::new(&census)).unwrap();
+    panics(&|| drop(drops.insert(1, Counted::new(&census))));
+    assert_eq!(census.left(), 1, "the new value is dropped");
     drop(drops.remove(&1));
     assert!(drops.flush(SECOND * 10));
-    assert_eq!(Arc::strong_count(&tracked), 1);
+    assert_eq!(census.left(), 0);
 }
 
 #[test]

@@ -579,12 +579,12 @@ fn f12_precision_follows_the_lifetime() {
     let hour = 3_600_000 * MS;
     let builder = ExpiringMap::builder().time_to_live(hour).clock(clock.clone());
     let map = builder.build_manual().unwrap();
-    for key in 0..2000 {
-        map.insert(key, "an hour").unwrap();
+    for key in 0..2000_u64 {
+        map.insert(key, 1_u64).unwrap();
         clock.advance(MS);
     }
     clock.advance(MS / 3);
-    map.insert_for(2000, "20 ms", 20 * MS).unwrap();
+    map.insert_for(2000, 2, 20 * MS).unwrap();
     clock.advance(20 * MS - MS / 100);
     assert!(map.contains_key(&2000), "early");
     clock.advance(MS);
@@ -730,7 +730,7 @@ fn f07_the_lateness_since_a_snapshot() {
     let clock = ManualClock::new();
     let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
     let late = |many: usize, by: Duration| {
-        for key in 0..many {
+        for key in 0..many as u64 {
             queue.update(key, MS).unwrap();
         }
         clock.advance(MS + by);
@@ -751,7 +751,7 @@ fn f03_small_budgets_reach_all_shards() {
     let clock = ManualClock::new();
     let builder = ExpiringMap::builder().shards(4).interval(MS).clock(clock.clone());
     let map = builder.time_to_live(MS).build_manual().unwrap();
-    (0..40_000).for_each(|key| drop(map.insert(key, ()).unwrap()));
+    (0..40_000_u64).for_each(|key| drop(map.insert(key, ()).unwrap()));
     // The wheels have all of them before the first is due.
     while map.poll(1000).more {}
     clock.advance(2 * MS);

@@ -45,7 +45,7 @@ fn queues_sessions_and_timeouts_end_with_their_last_handle() {
     let (queue, keys) = ExpiryQueue::builder().build_with_channel(8, WhenFull::Wait).unwrap();
     let other = queue.clone();
     drop(queue);
-    other.update(1, HOUR).unwrap();
+    other.update(1_u64, HOUR).unwrap();
     drop(other);
     assert!(task.block_on(keys.into_stream().recv()).is_none());
 
@@ -105,7 +105,7 @@ fn a_listener_hears_of_expiry_only() {
 #[test]
 fn a_queue_without_a_listener_ends_its_keys_unheard() {
     let queue = ExpiryQueue::builder().interval(MS).build().unwrap();
-    queue.update(7, MS).unwrap();
+    queue.update(7_u64, MS).unwrap();
     while !queue.is_empty() {
         std::thread::yield_now();
     }
@@ -140,7 +140,7 @@ fn sessions_expire_into_a_channel() {
 fn a_poll_says_when_to_come_back() {
     let (map, clock) = rig::map(|map| map);
     for key in 1..=3 {
-        map.insert_for(key, (), 10 * SECOND * key).unwrap();
+        map.insert_for(key, (), Duration::from_secs(10 * key)).unwrap();
     }
     let (mut slept, mut ends) = (Duration::ZERO, Vec::new());
     for _ in 0..100 {

@@ -321,7 +321,7 @@ fn a_delayed_update_reports_no_later_expiry_than_the_key_has() {
         let clock = ManualClock::new();
         let builder = ExpiryQueue::builder().interval(SECOND).clock(Planned(clock.clone()));
         let queue = Arc::new(builder.build_manual().unwrap());
-        queue.update(1, 100 * SECOND).unwrap();
+        queue.update(1_u64, 100 * SECOND).unwrap();
         let (other, later) = (queue.clone(), clock.clone());
         let renew: Act = Box::new(move || {
             thread::spawn(move || other.update(1, 50 * SECOND).unwrap()).join().unwrap();
@@ -536,7 +536,7 @@ fn an_entry_with_a_time_to_idle_alone_lives_its_full_time_after_a_jump_of_years(
     let at_most = u64::MAX / 1_000_000 - 100_000;
     for jump in [1 << 38, 1 << 39, (1 << 39) + 77, 3 << 38, 1 << 40, 5 << 39, 1 << 43] {
         let (map, clock) = rig::map(|map| map.time_to_idle(10 * SECOND).interval(MS));
-        map.insert(1, 0).unwrap();
+        map.insert(1_u64, 0_u64).unwrap();
         map.insert_for(2, 0, Lifetimes::new().idle(Lifetime::Never)).unwrap();
         clock.advance(Duration::from_millis(jump.min(at_most)));
         assert!(map.get(&1).is_none(), "{jump}");

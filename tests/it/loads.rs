@@ -1,6 +1,7 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
-use crate::support::{wait_for, GENEROUS, MS, SECOND};
+use crate::drops::census::{Census, Counted};
+use crate::support::{wait_for, Same, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -99,7 +100,7 @@ fn a_thread_waits_for_another_load_as_long_as_it_likes() {
 #[test]
 fn lookups_and_loads_are_counted_if_that_is_wanted() {
     for statistics in [false, true] {
-        let map = ExpiringMap::builder().statistics(statistics).build_manual().unwrap();
+        let map = ExpiringMap::<u64, u64>::builder().statistics(statistics).build_manual().unwrap();
         map.get_or_insert_with(&1, || 1).unwrap();
         map.get_or_insert_with(&1, || 1).unwrap();
         map.try_get_or_insert_with(&2, || Err("no")).unwrap_err();
@@ -111,31 +112,20 @@ fn lookups_and_loads_are_counted_if_that_is_wanted() {
     }
 }
 
-/// A key that counts its clones.
-#[derive(PartialEq, Eq, Hash)]
-struct Copied(u64);
-
-static COPIES: AtomicUsize = AtomicUsize::new(0);
-
-impl Clone for Copied {
-    fn clone(&self) -> Self {
-        COPIES.fetch_add(1, Ordering::Relaxed);
-        Copied(self.0)
-    }
-}
-
 #[test]
 fn a_hit_makes_no_key() {
-    let map = ExpiringMap::<Copied, u64>::builder().build_manual().unwrap();
+    let map = ExpiringMap::builder().build_manual().unwrap();
+    let (census, other) = (Census::new(), Census::new());
+    let key = Counted::of(&census, 1);
     for _ in 0..10 {
-        assert_eq!(*map.get_or_insert_with(&Copied(1), || 1).unwrap(), 1);
-        assert_eq!(COPIES.load(Ordering::Relaxed), 2);
+        assert_eq!(map.get_or_insert_with(&key, || Counted::of(&other, 2)).unwrap().id(), 2);
+        assert_eq!(census.made(), 3, "the first call has made two");
     }
 }
 
 #[test]
 fn a_closed_or_full_map_loads_nothing() {
-    let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
+    let map = ExpiringMap::<u64, u64>::builder().capacity(1).build_manual().unwrap();
     assert_eq!(*map.get_or_insert_with(&1, || 1).unwrap(), 1);
     let full = map.get_or_insert_with(&2, || 2);
     assert!(matches!(full, Err(LoadError::Refused(refused)) if refused.error == StoreError::Full
@@ -149,7 +139,7 @@ fn a_closed_or_full_map_loads_nothing() {
 #[test]
 fn a_shutdown_beside_a_load_refuses_its_value_and_the_waiting_callers_get_it() {
     for (loads, shuts_down) in [(true, true), (false, true), (true, false)] {
-        let map = ExpiringMap::builder().statistics(true).build_manual().unwrap();
+        let map = ExpiringMap::<u64, u64>::builder().statistics(true).build_manual().unwrap();
         let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         thread::scope(|scope| {
             let waiter = scope
@@ -341,21 +331,8 @@ fn all_that_wait_get_the_first_value_though_it_is_gone() {
 /// Keys of one hash, of which no load brings another one's value.
 #[test]
 fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
-    #[derive(Clone, Default)]
-    struct Same;
-    impl std::hash::BuildHasher for Same {
-        type Hasher = Same;
-        fn build_hasher(&self) -> Same {
-            Same
-        }
-    }
-    impl std::hash::Hasher for Same {
-        fn write(&mut self, _: &[u8]) {}
-        fn finish(&self) -> u64 {
-            7
-        }
-    }
-    let map = ExpiringMap::builder().hasher(Same).statistics(true).build_manual().unwrap();
+    let map =
+        ExpiringMap::<u64, u64>::builder().hasher(Same).statistics(true).build_manual().unwrap();
     thread::scope(|scope| {
         let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
         let other = scope.spawn(|| *map.get_or_insert_with(&2, || 20).unwrap());
@@ -373,13 +350,13 @@ fn a_caller_that_waits_for_another_key_of_its_hash_loads_its_own() {
 
 #[test]
 fn a_load_reserves_room_before_its_value_is_there() {
-    fn guard_of(map: &ExpiringMap<u64, u32>, key: u64) -> LoadGuard<'_, u64, u32, RandomState> {
+    fn guard_of(map: &ExpiringMap<u64, u64>, key: u64) -> LoadGuard<'_, u64, u64, RandomState> {
         match map.get_or_guard(&key) {
             Ok(Loaded::Absent(guard)) => guard,
             _ => panic!("it has no value"),
         }
     }
-    let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u32| *value);
+    let builder = || ExpiringMap::builder().max_weight(100, |_: &u64, value: &u64| *value as u32);
     let map = &builder().build_manual().unwrap();
     (0..9).for_each(|key| drop(map.insert(key, 10).unwrap()));
     let mut guard = guard_of(map, 9);
@@ -559,7 +536,11 @@ fn a_bulk_load_may_leave_keys_out_and_what_it_was_not_asked_for_is_dropped() {
 #[test]
 fn a_bulk_load_chooses_lifetimes_or_fails_for_all_that_wait() {
     let clock = ManualClock::new();
-    let map = ExpiringMap::builder().clock(clock.clone()).statistics(true).build_manual().unwrap();
+    let map = ExpiringMap::<u64, u64>::builder()
+        .clock(clock.clone())
+        .statistics(true)
+        .build_manual()
+        .unwrap();
     thread::scope(|scope| {
         let mut waiter = None;
         let failed = map.try_get_or_insert_many::<_, Vec<_>, _>(&[1, 2], |_| {
@@ -632,29 +613,18 @@ fn a_bulk_load_runs_its_own_loader_before_it_waits_for_others() {
     });
 }
 
-/// Panics when it is dropped.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct BadKey;
-
-impl Drop for BadKey {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            panic!("as this test wants it");
-        }
-    }
-}
-
 #[test]
 fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
-    let error = Arc::new(());
-    let map: ExpiringMap<BadKey, u64> = ExpiringMap::builder().build_manual().unwrap();
+    let (error, census) = (Arc::new(()), Census::new());
+    let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let load = || Err(error.clone());
-    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&BadKey, load))));
+    let bad = || Counted::armed(&census, 1);
+    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&bad(), load))));
     assert!(failed.is_err());
     #[cfg(feature = "async")]
     {
         let load = async { Err(error.clone()) };
-        let key = std::mem::ManuallyDrop::new(BadKey);
+        let key = std::mem::ManuallyDrop::new(bad());
         let load = map.try_get_or_insert_async(&*key, load);
         let task = crate::support::Task::new();
         assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());
@@ -781,7 +751,8 @@ mod tasks {
     #[test]
     fn a_task_that_waits_gets_the_value_though_the_entry_has_ended() {
         let clock = ManualClock::new();
-        let map = ExpiringMap::builder().clock(clock.clone()).max_capacity(1).build_manual();
+        let map =
+            ExpiringMap::<u64, u64>::builder().clock(clock.clone()).max_capacity(1).build_manual();
         let (map, task) = (map.unwrap(), Task::new());
         let ends: [&dyn Fn(); 3] =
             [&|| drop(map.remove(&1)), &|| clock.advance(2 * SECOND), &|| {

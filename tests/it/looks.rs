@@ -1,6 +1,7 @@
 //! What callers can ask of entries: how long they have left, which are next, and how ids are
 //! written.
 
+use crate::drops::census::{Census, Counted};
 use crate::rig;
 use crate::support::{GENEROUS, HOUR, MS, SECOND};
 use expiry::{
@@ -12,13 +13,13 @@ use std::time::{Duration, Instant};
 
 /// A map and a queue of keys 1 to 502, in no order, and more than a look keeps at a time. Each key
 /// has as many seconds, and 100 have gone by. The map has one more entry, which never expires.
-fn of_many() -> (ExpiringMap<u32, ()>, ExpiryQueue<u32>) {
+fn of_many() -> (ExpiringMap<u64, ()>, ExpiryQueue<u64>) {
     let (map, clock) = rig::map(|map| map);
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
-    for key in (1..=502_u32).map(|n| n * 7 % 503) {
-        map.insert_for(key, (), key * SECOND).unwrap();
-        queue.update(key, key * SECOND).unwrap();
+    for key in (1..=502_u64).map(|n| n * 7 % 503) {
+        map.insert_for(key, (), Duration::from_secs(key)).unwrap();
+        queue.update(key, Duration::from_secs(key)).unwrap();
     }
     map.insert_for(1000, (), Lifetime::Never).unwrap();
     clock.advance(100 * SECOND);
@@ -28,7 +29,7 @@ fn of_many() -> (ExpiringMap<u32, ()>, ExpiryQueue<u32>) {
 #[test]
 fn the_soonest_come_first_and_without_what_is_over() {
     let (map, queue) = of_many();
-    let lasts = |n: u32| (101..=100 + n).map(|key| (key, (key - 100) * SECOND));
+    let lasts = |n: u64| (101..=100 + n).map(|key| (key, Duration::from_secs(key - 100)));
     for n in [0, 1, 3, 100, 402] {
         assert!(map.soonest(n as usize).into_iter().eq(lasts(n)), "{n}");
     }
@@ -44,7 +45,7 @@ fn the_soonest_come_first_and_without_what_is_over() {
 #[test]
 fn the_latest_come_first_and_without_what_never_expires() {
     let (map, queue) = of_many();
-    let lasts = |n: u32| (503 - n..503).rev().map(|key| (key, (key - 100) * SECOND));
+    let lasts = |n: u64| (503 - n..503).rev().map(|key| (key, Duration::from_secs(key - 100)));
     for n in [0, 1, 3, 100] {
         assert!(map.latest(n as usize).into_iter().eq(lasts(n)), "{n}");
         assert!(queue.latest(n as usize).into_iter().eq(lasts(n)), "{n}");
@@ -58,25 +59,22 @@ fn what_expires_says_when() {
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
     let queue = ExpiryQueue::builder().interval(MS).build_manual().unwrap();
     let before = Instant::now();
-    map.insert_for("an hour", (), HOUR).unwrap();
-    map.insert_for("ever", (), Lifetime::Never).unwrap();
-    queue.update("an hour", HOUR).unwrap();
-    for at in [map.expires_at("an hour"), queue.expires_at("an hour")] {
+    map.insert_for(1_u64, (), HOUR).unwrap();
+    map.insert_for(2, (), Lifetime::Never).unwrap();
+    queue.update(1_u64, HOUR).unwrap();
+    for at in [map.expires_at(&1), queue.expires_at(&1)] {
         let left = at.unwrap() - before;
         assert!(left >= HOUR - MS && left < HOUR + GENEROUS, "{left:?}");
     }
-    assert_eq!(
-        (map.expires_at("ever"), map.expires_at("none"), queue.expires_at("none")),
-        (None, None, None)
-    );
-    assert_eq!(map.expires_at("an hour"), map.expires_at("an hour"), "the same until a renewal");
-    assert_eq!(queue.expires_at("an hour"), queue.expires_at("an hour"));
+    assert_eq!((map.expires_at(&2), map.expires_at(&3), queue.expires_at(&3)), (None, None, None));
+    assert_eq!(map.expires_at(&1), map.expires_at(&1), "the same until a renewal");
+    assert_eq!(queue.expires_at(&1), queue.expires_at(&1));
     // The time that one entry ends at may be another's lifetime.
-    let until = map.expires_at("an hour").unwrap();
-    map.insert_for("as long", (), until).unwrap();
-    let left = map.remaining("as long").unwrap();
+    let until = map.expires_at(&1).unwrap();
+    map.insert_for(4, (), until).unwrap();
+    let left = map.remaining(&4).unwrap();
     assert!(left <= HOUR + 10 * MS, "{left:?}");
-    let refused = map.insert_for("too late", (), before).unwrap_err();
+    let refused = map.insert_for(5, (), before).unwrap_err();
     assert_eq!(refused.error, StoreError::Lifetime(LifetimeError::Zero));
 }
 
@@ -132,7 +130,7 @@ fn the_clock_of_the_boot_runs() {
     use expiry::{BootClock, Clock, MonotonicClock};
     let (own, system) = (BootClock.now(), MonotonicClock::new());
     let map = ExpiringMap::builder().interval(MS).clock(BootClock).build().unwrap();
-    map.insert_for(1, 1, 2 * MS).unwrap();
+    map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
     crate::support::wait_for("the expiry", || map.metrics().total.expired == 1);
     // In this order: its reading began before the other clock's, and ends after it.
     let system = system.now();
@@ -141,18 +139,18 @@ fn the_clock_of_the_boot_runs() {
 
 #[test]
 fn flush_drops_what_has_ended() {
-    let (clock, key) = (ManualClock::new(), std::sync::Arc::new(1));
+    let (clock, census) = (ManualClock::new(), Census::new());
     let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
-    queue.update(key.clone(), MS).unwrap();
+    queue.update(Counted::new(&census), MS).unwrap();
     clock.advance(SECOND);
     drop(queue.poll());
     assert!(queue.flush(GENEROUS));
-    assert_eq!(std::sync::Arc::strong_count(&key), 1);
+    assert_eq!(census.left(), 0);
     let map = TimeCacheMap::builder(SECOND).clock(clock).build_manual().unwrap();
-    map.put(1, key.clone()).unwrap();
+    map.put(1_u64, Counted::new(&census)).unwrap();
     drop(map.remove(&1));
     assert!(map.flush(GENEROUS));
-    assert_eq!(std::sync::Arc::strong_count(&key), 1);
+    assert_eq!(census.left(), 0);
 }
 
 #[test]
@@ -162,14 +160,14 @@ fn drain_waits_for_what_is_there_and_refuses_what_is_new() {
     for manual in [false, true] {
         let map = ExpiringMap::builder().interval(MS);
         let map = if manual { map.build_manual() } else { map.build() }.unwrap();
-        map.insert_for(1, 1, 2 * MS).unwrap();
+        map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
         assert!(map.drain(GENEROUS));
         assert_eq!(map.metrics().total.expired, 1);
         assert_eq!(map.insert(2, 2).unwrap_err().error, StoreError::Closed);
 
         let queue = ExpiryQueue::builder().interval(MS);
         let queue = if manual { queue.build_manual() } else { queue.build() }.unwrap();
-        queue.update(1, 2 * MS).unwrap();
+        queue.update(1_u64, 2 * MS).unwrap();
         assert!(queue.drain(GENEROUS));
         assert_eq!(queue.update(2, MS), Err(StoreError::Closed));
         // A queue that is polled gives them to the next poll.
@@ -191,7 +189,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     let task = Task::new();
     // The reaper ends what is due, and wakes the future.
     let map = ExpiringMap::builder().interval(MS).build().unwrap();
-    map.insert_for(1, 1, 2 * MS).unwrap();
+    map.insert_for(1_u64, 1_u64, 2 * MS).unwrap();
     let drained = map.drain_async(GENEROUS);
     assert!(map.insert(2, 2).is_err(), "before the future is polled");
     assert!(task.block_on(drained) && map.metrics().total.expired == 1);
@@ -207,7 +205,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     // Without a reaper, the future polls, and a poll wakes it.
     let clock = ManualClock::new();
     let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
-    queue.update(1, 2 * MS).unwrap();
+    queue.update(1_u64, 2 * MS).unwrap();
     let mut drained = std::pin::pin!(queue.drain_async(Duration::MAX));
     assert!(task.poll(&mut drained).is_pending());
     clock.advance(4 * MS);
@@ -220,7 +218,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
 #[test]
 fn drain_in_a_listener_does_not_wait() {
     let map = ExpiringMap::builder().build().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     let drained = map.clone();
     let other = ExpiringMap::builder()
         .removal_listener(move |_: &u64, _: &u64, _| assert!(!drained.drain(Duration::MAX)))
@@ -240,7 +238,7 @@ fn clear_leaves_nothing_of_what_has_expired() {
     let builder =
         builder.removal_listener(move |&key, (), cause| told.lock().unwrap().push((key, cause)));
     let map = builder.build_manual().unwrap();
-    map.insert_for(1, (), SECOND).unwrap();
+    map.insert_for(1_u64, (), SECOND).unwrap();
     map.insert(2, ()).unwrap();
     clock.advance(2 * SECOND);
     map.clear();

@@ -24,14 +24,14 @@ fn time_stands_still_for_a_guard_and_ends_do_not() {
     let clock = ManualClock::new();
     let builder = ExpiringMap::builder().time_to_live(10 * SECOND);
     let map = builder.clock(clock.clone()).build_manual().unwrap();
-    map.insert_many([(1, "one"), (2, "two"), (3, "three")]);
+    map.insert_many([(1_u64, 10_u64), (2, 20), (3, 30)]);
     let guard = map.guard();
     let one = guard.get(&1);
     map.remove(&1).unwrap();
     clock.advance(11 * SECOND);
     assert_eq!(map.get_cloned(&2), None, "its time is up, and it has been told");
-    assert_eq!(one, Some(&"one"), "what is lent stays");
-    assert_eq!(guard.get_many(&[1, 2, 3]), [None, None, Some(&"three")]);
+    assert_eq!(one, Some(&10), "what is lent stays");
+    assert_eq!(guard.get_many(&[1, 2, 3]), [None, None, Some(&30)]);
     assert!(map.guard().get(&3).is_none(), "a later guard has a later time");
     while map.poll(usize::MAX).more {}
     assert_eq!(guard.get(&3), None, "the driver has ended it");
@@ -42,7 +42,7 @@ fn a_guard_uses_what_it_gets_and_not_what_it_peeks_at() {
     let clock = ManualClock::new();
     let builder = ExpiringMap::builder().time_to_idle(10 * SECOND);
     let map = builder.clock(clock.clone()).build_manual().unwrap();
-    map.insert_many([(1, ()), (2, ())]);
+    map.insert_many([(1_u64, ()), (2, ())]);
     clock.advance(6 * SECOND);
     let guard = map.guard();
     assert!(guard.get(&1).is_some() && guard.peek(&2).is_some());
@@ -57,7 +57,7 @@ fn a_guard_beside_a_clock_that_jumps_by_years() {
     let builder = ExpiringMap::builder().time_to_live(10 * SECOND);
     let builder = builder.interval(Duration::from_micros(10));
     let map = builder.clock(clock.clone()).build_manual().unwrap();
-    map.insert(1, ()).unwrap();
+    map.insert(1_u64, ()).unwrap();
     for _ in 0..3 {
         clock.advance(Duration::from_secs(200 * 24 * 3600));
         assert!(map.guard().get(&1).is_none());
@@ -71,7 +71,7 @@ fn touches_in_order() {
     let map = builder.clock(clock.clone()).build_manual().unwrap();
     map.insert_many((0..40).map(|key| (key, ())));
     clock.advance(6 * SECOND);
-    let keys: Vec<i32> = (20..60).collect();
+    let keys: Vec<u64> = (20..60).collect();
     let touched = map.touch_many(&keys);
     let expected: Vec<bool> = keys.iter().map(|key| *key < 40).collect();
     assert_eq!(touched, expected);
@@ -86,14 +86,14 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
     let hears = heard.clone();
     let builder = ExpiringMap::builder().capacity(30);
     let map = builder
-        .removal_listener(move |key: &u32, value: &u32, cause| {
+        .removal_listener(move |key: &u64, value: &u64, cause| {
             hears.lock().unwrap().push((*key, *value, cause));
         })
         .build_manual()
         .unwrap();
     let refused = map.insert_many((0..50).map(|key| (key, 1)));
     assert!(refused.iter().all(|refused| refused.error == StoreError::Full));
-    let keys: Vec<u32> = refused.iter().map(|refused| refused.key).collect();
+    let keys: Vec<u64> = refused.iter().map(|refused| refused.key).collect();
     assert_eq!(keys, (30..50).collect::<Vec<_>>());
     assert!(map.insert_many([(3, 2), (4, 2)]).is_empty());
     assert_eq!(map.remove_many(&[3, 3, 40]), 1);
@@ -109,7 +109,7 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
 #[test]
 fn an_iterator_that_panics_leaves_the_map_whole() {
     let map = ExpiringMap::builder().build_manual().unwrap();
-    let entries = (0..40).map(|key| {
+    let entries = (0..40_u64).map(|key| {
         assert!(key < 20, "no more");
         (key, String::from("value"))
     });
@@ -124,7 +124,7 @@ fn an_iterator_that_panics_leaves_the_map_whole() {
 /// listener removes can be taken by value.
 #[test]
 fn a_listener_that_touch_many_calls_runs_unpinned() {
-    type Map = ExpiringMap<i32, i32>;
+    type Map = ExpiringMap<u64, u64>;
     static MAP: std::sync::OnceLock<Map> = std::sync::OnceLock::new();
     static TAKEN: std::sync::Mutex<Vec<bool>> = std::sync::Mutex::new(Vec::new());
     let clock = ManualClock::new();
@@ -132,7 +132,7 @@ fn a_listener_that_touch_many_calls_runs_unpinned() {
         .time_to_live(10 * SECOND)
         .interval(MS)
         .clock(clock.clone())
-        .removal_listener(|&key: &i32, _: &i32, cause| {
+        .removal_listener(|&key: &u64, _: &u64, cause| {
             if cause == expiry::RemovalCause::Expired && key < 2 {
                 let map = MAP.get().unwrap();
                 map.insert_for(key + 10, 0, expiry::Lifetime::Never).unwrap();

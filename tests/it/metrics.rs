@@ -117,7 +117,7 @@ fn lateness_is_cumulative_and_in_seconds() {
     let queue =
         ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
     for late in [0, 3, 3, 200] {
-        queue.update("key", SECOND).unwrap();
+        queue.update(1_u64, SECOND).unwrap();
         let due = queue.wait_time().unwrap();
         clock.advance(due + late * SECOND);
         assert_eq!(queue.poll().len(), 1);
@@ -210,7 +210,7 @@ fn timeouts_are_published_under_the_same_names() {
 fn refusals_are_published_and_the_capacity_where_it_is_bounded() {
     let kept = Kept::default();
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
-    map.insert(1, ()).unwrap();
+    map.insert(1_u64, ()).unwrap();
     map.insert(2, ()).unwrap_err();
     let free = ExpiringMap::<u64, ()>::builder().build_manual().unwrap();
     with_local_recorder(&kept, || {

@@ -1,13 +1,14 @@
 //! Polling by many, and stalls of the process: one test per promise, in simulated time. Wait times
 //! are asserted after each step of the histories of `oracle.rs`.
 
+use crate::drops::census::{Census, Counted};
 use crate::rig;
 use crate::support::{each_once, on_threads, wait_for, Random, MS, SECOND};
 use expiry::{Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause};
 use expiry::{ManualClock, SessionTracker, StoreError, Updated, WhenFull};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, ThreadId};
@@ -27,7 +28,7 @@ fn seconds(expired: &[Expired<u64>]) -> Vec<(u64, u64)> {
 #[test]
 fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     let (queue, clock) = rig::queue(|queue| queue);
-    for (now, key) in [(1000, 1), (5, 2), (1000, 3), (999, 4)] {
+    for (now, key) in [(1000, 1_u64), (5, 2), (1000, 3), (999, 4)] {
         clock.set(now * 1_000_000_000);
         let updated = queue.update(key, SECOND * 10).unwrap();
         let expiry::Updated::Inserted { expiry, .. } = updated else { panic!("{updated:?}") };
@@ -82,18 +83,18 @@ fn a_handle_of_an_earlier_stay_renews_nothing() {
 
 thread_local! {
     /// How many ends this thread has reported.
-    static TOLD: Cell<usize> = const { Cell::new(0) };
+    static TOLD: Cell<u64> = const { Cell::new(0) };
     static IS_SLOW: Cell<bool> = const { Cell::new(false) };
 }
 
 /// C7: while one poller is held up in one shard, others poll the rest, and do not wait.
 #[test]
 fn a_slow_poller_holds_up_one_shard_only() {
-    const KEYS: usize = 40_000;
-    let (meet, all) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+    const KEYS: u64 = 40_000;
+    let (meet, all) = (Arc::new(Barrier::new(2)), Arc::new(AtomicU64::new(0)));
     let (meets, counts) = (meet.clone(), all.clone());
     let (map, clock) = rig::map(|map| {
-        map.time_to_live(SECOND).shards(2).removal_listener(move |_: &usize, (): &(), cause| {
+        map.time_to_live(SECOND).shards(2).removal_listener(move |_: &u64, (): &(), cause| {
             assert_eq!(cause, RemovalCause::Expired);
             TOLD.set(TOLD.get() + 1);
             counts.fetch_add(1, Relaxed);
@@ -117,7 +118,7 @@ fn a_slow_poller_holds_up_one_shard_only() {
         let first = map.poll(usize::MAX);
         let mine = TOLD.get();
         let second = map.poll(usize::MAX);
-        let left = map.len();
+        let left = map.len() as u64;
         meet.wait();
         (mine, left, first.more || second.more)
     });
@@ -293,7 +294,7 @@ fn a_small_budget_does_not_shorten_the_grace() {
 #[test]
 fn stalls_add_up() {
     let (queue, clock) = rig::queue(|queue| queue.shards(1).pause_grace(SECOND * 5));
-    for key in 0..1000 {
+    for key in 0..1000_u64 {
         queue.update(key, SECOND * 10).unwrap();
     }
     assert!(queue.poll().is_empty());
@@ -434,7 +435,7 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
     for second in (0..=50).step_by(10).chain(51..=60) {
         at(&clock, second);
         if second == 60 {
-            queue.update(1, SECOND * 2).unwrap();
+            queue.update(1_u64, SECOND * 2).unwrap();
         }
         assert!(queue.poll().is_empty());
     }
@@ -449,7 +450,7 @@ fn a_caller_that_polls_often_again_is_seen_to_stall() {
 fn a_caller_that_goes_by_the_wait_time_is_seen_to_stall() {
     let (queue, clock) = rig::queue(|queue| queue.pause_grace(SECOND * 5));
     for _ in 0..5 {
-        queue.update(1, SECOND * 30).unwrap();
+        queue.update(1_u64, SECOND * 30).unwrap();
         let wait = queue.wait_time().unwrap();
         assert_eq!(wait, SECOND * 30);
         clock.advance(wait);
@@ -583,7 +584,7 @@ fn a_poller_looks_again_where_another_has_been() {
     let clock = Staged::default();
     let queue = ExpiryQueue::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);
     let queue = queue.clock(clock.clone()).build_manual().unwrap();
-    queue.update(1, SECOND).unwrap();
+    queue.update(1_u64, SECOND).unwrap();
     looks_again(&clock, || queue.poll().len());
     let clock = Staged::default();
     let sessions = SessionTracker::builder().interval(SECOND).shards(1).pause_grace(SECOND * 100);
@@ -592,29 +593,20 @@ fn a_poller_looks_again_where_another_has_been() {
     looks_again(&clock, || sessions.poll().len());
 }
 
-/// A key that is removed and inserted again when it is cloned.
-#[derive(PartialEq, Eq, Hash, Debug)]
-struct Moving(u64);
-
-static MOVES: std::sync::OnceLock<ExpiryQueue<Moving>> = std::sync::OnceLock::new();
-
-impl Clone for Moving {
-    fn clone(&self) -> Self {
-        let queue = MOVES.get().unwrap();
-        assert!(queue.remove(self).is_some());
-        queue.update(Moving(self.0), SECOND * 10).unwrap();
-        Moving(self.0)
-    }
-}
-
+/// A key is removed and inserted again when it is cloned.
 #[test]
 fn a_dump_has_a_key_that_comes_again_once() {
-    let queue = MOVES.get_or_init(|| {
-        let builder = ExpiryQueue::builder().interval(SECOND);
-        builder.clock(ManualClock::new()).build_manual().unwrap()
-    });
+    let (queue, _) = rig::queue(|queue| queue);
+    let census = Census::new();
     for key in 0..100 {
-        queue.update(Moving(key), SECOND * 10).unwrap();
+        queue.update(Counted::of(&census, key), SECOND * 10).unwrap();
     }
-    each_once(queue.dump().into_values().flatten().map(|key| key.0).collect(), 100);
+    let moves = queue.clone();
+    let _asks = Counted::when_asked(move |how, key| {
+        if how == "clone" {
+            assert!(moves.remove(key).is_some());
+            moves.update(Counted::of(key.census(), key.id()), SECOND * 10).unwrap();
+        }
+    });
+    each_once(queue.dump().into_values().flatten().map(|key| key.id()).collect(), 100);
 }

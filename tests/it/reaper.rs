@@ -21,18 +21,18 @@ fn threads(name: &str) -> usize {
 fn a_thousand_stores_have_one_thread_which_ends_with_them() {
     let reaper = Reaper::named("a-thousand").unwrap();
     let ended = Arc::new(AtomicUsize::new(0));
-    let maps: Vec<ExpiringMap<usize, usize>> = (0..1000)
+    let maps: Vec<ExpiringMap<u64, u64>> = (0..1000)
         .map(|_| {
             let counts = ended.clone();
             let builder = ExpiringMap::builder().interval(MS).reaper(&reaper);
-            let builder = builder.removal_listener(move |_: &usize, _: &usize, _| {
+            let builder = builder.removal_listener(move |_: &u64, _: &u64, _| {
                 counts.fetch_add(1, SeqCst);
             });
             builder.build().unwrap()
         })
         .collect();
     drop(reaper);
-    for (nth, map) in maps.iter().enumerate() {
+    for (nth, map) in (0..).zip(&maps) {
         map.insert_for(nth, nth, MS * (1 + nth as u32 % 20)).unwrap();
         map.insert_for(nth + 1, nth, HOUR).unwrap();
     }

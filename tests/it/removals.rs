@@ -1,6 +1,7 @@
 //! Maps that report into a channel: what a slow receiver delays, and what becomes of what it
 //! leaves.
 
+use crate::drops::census::{Census, Counted};
 use crate::support::clocks::Moved;
 use crate::support::{on_threads, wait_for, GENEROUS, MS};
 use expiry::{
@@ -8,7 +9,6 @@ use expiry::{
     TimeCacheMap, WhenFull,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -102,26 +102,26 @@ fn every_end_is_delivered_once() {
         let receiver = thread::spawn(move || {
             let mut told = BTreeMap::new();
             for removed in removals {
-                let removed: Removed<'_, u64, Arc<u64>> = removed;
-                assert_eq!(*removed.key(), **removed.value() % 8);
-                let before = told.insert(**removed.value(), removed.cause());
+                let removed: Removed<'_, u64, Counted> = removed;
+                assert_eq!(*removed.key(), removed.value().id() % 8);
+                let before = told.insert(removed.value().id(), removed.cause());
                 assert_eq!(before, None, "{removed:?}");
             }
             told
         });
-        let values: Vec<Arc<u64>> = (0..THREADS * EACH).map(Arc::new).collect();
+        let census = Census::new();
         let returned = on_threads(THREADS, |thread| {
             let mut returned = Vec::new();
             for value in (0..EACH).map(|n| n * THREADS + thread) {
                 let key = value % 8;
-                let fresh = values[value as usize].clone();
+                let fresh = || Counted::of(&census, value);
                 let ended = match value / THREADS % 3 {
-                    0 => map.upsert(key, |_| (fresh.clone(), None)),
-                    _ => map.insert(key, fresh),
+                    0 => map.upsert(key, |_| (fresh(), None)),
+                    _ => map.insert(key, fresh()),
                 };
                 let removed = (value % 5 == 0).then(|| map.remove(&key)).flatten();
                 for ended in ended.unwrap().into_iter().chain(removed) {
-                    returned.push((**ended.value(), ended.cause()));
+                    returned.push((ended.value().id(), ended.cause()));
                     // Taken out, if the receiver has let go of it, or only dropped.
                     if value % 2 == 0 {
                         drop(ended.try_into_value());
@@ -139,10 +139,7 @@ fn every_end_is_delivered_once() {
         let once: BTreeMap<_, _> = returned.iter().copied().collect();
         assert_eq!(once.len(), returned.len(), "returned twice");
         assert!(once.iter().all(|(value, cause)| told[value] == *cause));
-        // The store has dropped each value once: these are all that there are.
-        for value in values {
-            assert_eq!(Arc::strong_count(&value), 1, "{value}");
-        }
+        assert_eq!(census.left(), 0, "the store has dropped each value once");
     }
 }
 
@@ -150,20 +147,20 @@ fn every_end_is_delivered_once() {
 fn what_finds_no_room_is_dropped_or_spills_and_is_counted() {
     for (when_full, kept, counts) in [(WhenFull::Drop, 2, (0, 7)), (WhenFull::Spill, 9, (7, 0))] {
         let (map, removals) = unclocked(2, when_full);
-        let value = Arc::new(0);
+        let census = Census::new();
         for key in 1..=9 {
-            map.insert(key, value.clone()).unwrap();
+            map.insert(key, Counted::new(&census)).unwrap();
             drop(map.remove(&key));
         }
         let metrics = map.metrics();
         assert_eq!((metrics.spilled, metrics.undelivered), counts);
         // No thread holds those that were dropped: the store drops their values.
         assert!(map.flush(GENEROUS));
-        assert_eq!(Arc::strong_count(&value), 1 + kept);
+        assert_eq!(census.left(), kept);
         let told = causes(&removals);
-        assert!(told.into_iter().eq((1..=kept as u64).map(|key| (key, RemovalCause::Removed))));
+        assert!(told.into_iter().eq((1..=kept).map(|key| (key, RemovalCause::Removed))));
         assert!(map.flush(GENEROUS));
-        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(census.left(), 0);
     }
 }
 
@@ -203,8 +200,8 @@ fn a_thread_waits_for_room_until_there_is_some_or_a_shutdown_or_no_receiver() {
 fn a_value_has_two_handles() {
     for caller_first in [false, true] {
         let (map, removals) = unclocked(10, WhenFull::Wait);
-        let value = Arc::new(());
-        map.insert(1, value.clone()).unwrap();
+        let census = Census::new();
+        map.insert(1, Counted::new(&census)).unwrap();
         let returned = map.remove(&1).unwrap();
         let returned = returned.try_into_value().expect_err("the channel has the other handle");
         let received = removals.try_next().unwrap();
@@ -214,9 +211,9 @@ fn a_value_has_two_handles() {
         };
         drop(first);
         assert!(map.flush(GENEROUS));
-        assert_eq!(Arc::strong_count(&value), 2);
+        assert_eq!(census.left(), 1);
         assert!(last.try_into_value().is_ok());
-        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(census.left(), 0);
         assert_eq!(map.metrics().unreclaimed, 0);
     }
 }
@@ -244,7 +241,7 @@ fn a_listener_of_another_store_does_not_wait_for_room() {
 fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
     for receiver_first in [false, true] {
         for reaper in [false, true] {
-            let value = Arc::new(());
+            let census = Census::new();
             let builder = manual(&ManualClock::new());
             let (map, removals) = match reaper {
                 true => builder
@@ -254,8 +251,8 @@ fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
                 false => builder.build_manual_with_channel(2, WhenFull::Spill).unwrap(),
             };
             for key in 0..10 {
-                map.insert(key, value.clone()).unwrap();
-                drop(map.insert(key, value.clone()));
+                map.insert(key, Counted::new(&census)).unwrap();
+                drop(map.insert(key, Counted::new(&census)));
             }
             let again = removals.clone();
             drop(removals);
@@ -271,7 +268,7 @@ fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
                 assert_eq!(again.len(), 20);
                 drop(again);
             }
-            assert_eq!(Arc::strong_count(&value), 1, "{receiver_first} {reaper}");
+            assert_eq!(census.left(), 0, "{receiver_first} {reaper}");
         }
     }
 }
@@ -280,13 +277,13 @@ fn what_no_thread_receives_is_dropped_with_the_last_receiver() {
 #[test]
 fn a_receiver_dropped_beside_senders_leaves_nothing() {
     for round in 0..if cfg!(miri) { 2 } else { 200 } {
-        let value = Arc::new(());
+        let census = Census::new();
         let (map, removals) = unclocked(1 + round % 3, POLICIES[round % 2]);
         let senders = [0_u64, 1].map(|at| {
-            let (map, value) = (map.clone(), value.clone());
+            let (map, census) = (map.clone(), census.clone());
             thread::spawn(move || {
                 for key in 0..20 {
-                    map.insert(2 * key + at, value.clone()).unwrap();
+                    map.insert(2 * key + at, Counted::new(&census)).unwrap();
                     drop(map.remove(&(2 * key + at)));
                 }
             })
@@ -295,7 +292,7 @@ fn a_receiver_dropped_beside_senders_leaves_nothing() {
         drop(removals);
         senders.into_iter().for_each(|sender| sender.join().unwrap());
         drop(map);
-        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(census.left(), 0);
     }
 }
 
@@ -305,13 +302,13 @@ fn a_time_cache_map_reports_what_has_expired() {
     let builder = TimeCacheMap::builder(10 * MS).clock(clock.clone());
     let (map, expired) = builder.build_manual_with_channel(10, WhenFull::Drop).unwrap();
     for key in 0..4_u64 {
-        map.put(key, "value").unwrap();
+        map.put(key, key).unwrap();
     }
     drop(map.remove(&0));
-    map.put(1, "another").unwrap();
+    map.put(1, 7).unwrap();
     clock.advance(20 * MS);
     while map.poll(100).more {}
-    map.put(4, "left").unwrap();
+    map.put(4, 4).unwrap();
     drop(map);
     let told = causes(&expired);
     assert!(told.into_iter().eq((1..4).map(|key| (key, RemovalCause::Expired))));
@@ -323,7 +320,7 @@ fn a_stream_ends_with_the_last_handle() {
     use crate::support::Task;
     let (map, removals) = unclocked(10, WhenFull::Spill);
     let (task, mut stream) = (Task::new(), removals.into_stream());
-    map.insert(1, 1).unwrap();
+    map.insert(1, 1_u64).unwrap();
     map.insert(2, 2).unwrap();
     assert!(task.poll(&mut Box::pin(stream.recv())).is_pending());
     drop(map.remove(&1));

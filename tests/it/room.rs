@@ -320,7 +320,7 @@ fn a_waker_may_shut_a_tracker_without_a_channel_down() {
 
 /// A call that makes room wakes the task after it has unpinned, and a round of the driver after it
 /// has left every shard: in the waker a flush waits for no pin, and a poll ends what is due.
-fn wakes_outside(what: &str, by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualClock)) {
+fn wakes_outside(what: &str, by: fn(&ExpiringMap<u64, u64>, &ManualClock)) {
     wakes_outside_beside(None, what, by);
 }
 
@@ -329,7 +329,7 @@ fn wakes_outside(what: &str, by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualCloc
 fn wakes_outside_beside(
     key: Option<u64>,
     what: &str,
-    by: impl FnOnce(&ExpiringMap<u64, u64>, &ManualClock),
+    by: fn(&ExpiringMap<u64, u64>, &ManualClock),
 ) {
     let clock = ManualClock::new();
     let mut builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
@@ -449,12 +449,12 @@ fn each_store_has_room_when_an_entry_ends() {
     });
 
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
-    map.insert(1, "one").unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     makes_room(map.room(), || drop(map.remove(&1)));
-    map.insert(1, "one").unwrap();
+    map.insert(1, 1).unwrap();
     let (task, mut room) = (Task::new(), map.room());
     assert!(task.poll(&mut room).is_pending());
-    map.insert(1, "another").unwrap(); // in its place
+    map.insert(1, 2).unwrap(); // in its place
     assert!(task.poll(&mut room).is_pending());
 
     let sessions = SessionTracker::builder().capacity(1).build_manual().unwrap();
@@ -467,7 +467,7 @@ fn each_store_has_room_when_an_entry_ends() {
     makes_room(timeouts.room(), || drop(sleep));
 
     let table = PendingTable::builder().capacity(1).build_manual().unwrap();
-    let ticket = table.insert(1, SECOND).unwrap();
+    let ticket = table.insert(1_u64, SECOND).unwrap();
     makes_room(table.room(), || _ = table.take(ticket));
     table.insert(2, SECOND).unwrap();
     let mut room = table.room();

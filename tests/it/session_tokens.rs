@@ -2,7 +2,6 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::support::{each_once, on_threads, MS};
-use crate::tokens::Panics;
 use expiry::{
     ManualClock, NewSession, Session, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked, WhenFull,
@@ -104,10 +103,11 @@ fn a_token_is_lent_while_its_session_is_there_and_dropped_once() {
 #[test]
 fn a_tracker_lends_no_tokens_unless_it_was_built_to() {
     let sessions = manual(&ManualClock::new()).build_manual().unwrap();
-    let session = sessions.create(10 * MS, NewSession::from(42).token(Arc::new(7))).unwrap();
+    let token = Arc::new(Counted::new(&Census::new()));
+    let session = sessions.create(10 * MS, NewSession::from(42).token(token)).unwrap();
     assert!(sessions.token(session.id()).is_none());
     let token = sessions.remove(session.id()).unwrap().token;
-    assert_eq!(Arc::try_unwrap(token), Ok(7));
+    assert_eq!(Arc::strong_count(&token), 1);
 }
 
 #[test]
@@ -214,17 +214,18 @@ fn tokens_are_dropped_with_the_tracker() {
 
 #[test]
 fn a_token_whose_drop_panics_loses_nothing() {
-    let clock = ManualClock::new();
+    let (clock, census) = (ManualClock::new(), Census::new());
     let (full, expired) = manual(&clock).build_manual_with_channel(1, WhenFull::Drop).unwrap();
     for owner in 0..4 {
-        full.create(10 * MS, NewSession::from(owner).token(Panics)).unwrap();
+        let token = Counted::armed(&census, owner);
+        full.create(10 * MS, NewSession::from(owner).token(token)).unwrap();
     }
     clock.advance(12 * MS);
     assert!(full.poll().is_empty() && full.is_empty());
     let metrics = full.metrics();
     assert_eq!((metrics.total.expired, metrics.listener_panics), (4, 3));
     std::mem::forget(expired.try_next().unwrap().token);
-    full.create(10 * MS, NewSession::from(4).token(Panics)).unwrap_or_else(|_| unreachable!());
+    full.create(10 * MS, NewSession::from(4).token(Counted::armed(&census, 4))).unwrap();
     drop(full);
 }
 
@@ -237,8 +238,8 @@ fn each_token_comes_back_once_among_threads() {
     let sessions = SessionTracker::builder()
         .with_tokens()
         .interval(MS)
-        .expiry_listener(move |gone: SessionInfo<Cell<u64>>| {
-            into.lock().unwrap().push(gone.token.get());
+        .expiry_listener(move |gone: SessionInfo<Cell<u128>>| {
+            into.lock().unwrap().push(gone.token.get() as u64);
         })
         .build()
         .unwrap();
@@ -246,17 +247,17 @@ fn each_token_comes_back_once_among_threads() {
     let mut came_back = on_threads(3, |thread| {
         let mut back = Vec::new();
         for round in 0..rounds {
-            let token = Cell::new(thread * rounds + round);
+            let token = Cell::new((thread * rounds + round).into());
             let id = SessionId(1 + round % 64);
             match sessions.track(id, 2 * MS, NewSession::from(thread).token(token)).unwrap() {
                 Tracked::Added(_) => {}
-                Tracked::Renewed(_, kept) | Tracked::Closing(kept) => back.push(kept.get()),
+                Tracked::Renewed(_, kept) | Tracked::Closing(kept) => back.push(kept.get() as u64),
             }
             match (thread + round) % 4 {
-                0 => back.extend(sessions.remove(id).map(|info| info.token.get())),
+                0 => back.extend(sessions.remove(id).map(|info| info.token.get() as u64)),
                 1 => drop(sessions.touch(id)),
                 2 if sessions.set_closing(id).is_ok() => {
-                    back.extend(sessions.remove(id).map(|info| info.token.get()));
+                    back.extend(sessions.remove(id).map(|info| info.token.get() as u64));
                 }
                 _ => {}
             }
@@ -264,7 +265,7 @@ fn each_token_comes_back_once_among_threads() {
         back
     })
     .concat();
-    came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get()));
+    came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get() as u64));
     came_back.append(&mut told.lock().unwrap());
     each_once(came_back, 3 * rounds);
 }

@@ -98,7 +98,7 @@ fn a_map_is_as_its_settings_say() {
         "#,
     );
     let map = ExpiringMap::builder().settings(&settings).build_manual().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     assert!(map.remaining(&1).unwrap() <= 11 * SECOND);
     assert_eq!(map.metrics().shards.len(), 2);
     let full = map.insert(2, 2).unwrap_err();
@@ -111,14 +111,14 @@ fn a_cache_is_as_its_settings_say() {
     let settings: ExpiringMapSettings =
         read("max_capacity = 1\nstatistics = true\neviction_policy = \"soonest_deadline\"");
     let map = ExpiringMap::builder().settings(&settings).build_manual().unwrap();
-    (1..=3).for_each(|key| drop(map.insert(key, key).unwrap()));
+    (1..=3_u64).for_each(|key| drop(map.insert(key, key).unwrap()));
     assert!(map.get(&3).is_some() && map.get(&1).is_none());
     assert_eq!((map.len(), map.metrics().hits), (1, 1));
     round_trip(&settings);
     let settings: ExpiringMapSettings = read("max_weight = 10");
-    let refused = ExpiringMap::<u64, u32>::builder().settings(&settings).build_manual();
+    let refused = ExpiringMap::<u64, u64>::builder().settings(&settings).build_manual();
     assert_eq!(refused.err(), Some(BuildError::NoWeigher));
-    let builder = ExpiringMap::builder().max_weight(1, |_: &u64, weight: &u32| *weight);
+    let builder = ExpiringMap::builder().max_weight(1, |_: &u64, weight: &u64| *weight as u32);
     let map = builder.settings(&settings).build_manual().unwrap();
     (1..=3).for_each(|key| drop(map.insert(key, 4).unwrap()));
     assert_eq!(map.len(), 2, "entries of weight 4 in a map of 10");
@@ -132,11 +132,11 @@ fn pending_values_and_tokens_are_as_their_settings_say() {
     let settings: PendingTableSettings = read(text);
     let table = PendingTable::builder().settings(&settings).clock(clock.clone());
     let table = table.build_manual().unwrap();
-    let ticket = table.insert(1, Lifetime::Default).unwrap();
+    let ticket = table.insert(1_u64, Lifetime::Default).unwrap();
     assert!(table.insert(2, Lifetime::Default).is_err());
     let again: PendingMapSettings = read(text);
     let map = PendingMap::builder().settings(&again).clock(clock.clone()).build_manual().unwrap();
-    map.insert(1, 1, Lifetime::Default).unwrap();
+    map.insert(1_u64, 1_u64, Lifetime::Default).unwrap();
     assert!(map.insert(2, 2, Lifetime::Default).is_err());
     clock.advance(4 * SECOND);
     assert_eq!(table.poll().len() + map.poll().len(), 2);
@@ -145,8 +145,9 @@ fn pending_values_and_tokens_are_as_their_settings_say() {
     round_trip(&again);
     let settings: AckTrackerSettings = read("capacity = 1");
     let tracker = AckTracker::builder().with_tokens().settings(&settings).build_manual().unwrap();
-    tracker.issue_with_token(edge(), 1, "a token", Lifetime::Default).unwrap();
-    assert!(tracker.issue_with_token(edge(), 1, "another", Lifetime::Default).is_err());
+    let token = || std::cell::Cell::new(7_u128);
+    tracker.issue_with_token(edge(), 1, token(), Lifetime::Default).unwrap();
+    assert!(tracker.issue_with_token(edge(), 1, token(), Lifetime::Default).is_err());
 }
 
 #[test]
@@ -155,7 +156,7 @@ fn a_queue_is_as_its_settings_say() {
         "interval = \"1s\"\npause_grace = \"5s\"\nshards = 8\ncapacity = 1\nreaper_budget = 9",
     );
     let queue = ExpiryQueue::builder().settings(&settings).build_manual().unwrap();
-    queue.update(1, 10 * SECOND).unwrap();
+    queue.update(1_u64, 10 * SECOND).unwrap();
     assert!(queue.update(2, 10 * SECOND).is_err());
     assert_eq!(queue.metrics().shards.len(), 8);
     let zero: ExpiryQueueSettings = read("pause_grace = \"0s\"");
@@ -251,7 +252,7 @@ fn snapshots_can_be_serialized() {
     assert_eq!(snapshot["shards"].as_array().unwrap().len(), 2);
     assert_eq!(snapshot["reaper_busy"]["secs"], 0);
     let map = ExpiringMap::builder().build_manual().unwrap();
-    map.insert(1, 1).unwrap();
+    map.insert(1_u64, 1_u64).unwrap();
     let snapshot = serde_json::to_value(map.metrics()).unwrap();
     assert_eq!(snapshot["total"]["live"], 1);
     assert_eq!(snapshot["total"]["lateness"]["counts"].as_array().unwrap().len(), 64);

@@ -184,7 +184,7 @@ fn a_queue_gives_back_what_there_was() {
     assert!(block_on(expired.into_stream().recv()).is_none());
 
     let polled = ExpiryQueue::builder().build_manual().unwrap();
-    polled.update(7, HOUR).unwrap();
+    polled.update(7_u64, HOUR).unwrap();
     let ended = polled.shutdown_async();
     assert!(polled.is_empty());
     assert_eq!(*block_on(ended)[0], 7);

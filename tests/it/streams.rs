@@ -84,7 +84,7 @@ fn without_a_reaper_a_poll_wakes() {
     let (task, other) = (Task::new(), Task::new());
     let (mut outcomes, mut expired) = (outcomes.into_stream(), expired.into_stream());
     issue(&tracker, 7);
-    queue.update("key", second).unwrap();
+    queue.update(1, second).unwrap();
     assert!(task.next(&mut outcomes).is_pending());
     assert!(other.next(&mut expired).is_pending());
     clock.advance(2 * second);
@@ -94,7 +94,7 @@ fn without_a_reaper_a_poll_wakes() {
     assert_eq!((task.woken(), other.woken()), (1, 1));
     assert_eq!(owner(&task, &mut outcomes), 7);
     match other.next(&mut expired) {
-        Poll::Ready(Some(key)) => assert_eq!(*key.key(), "key"),
+        Poll::Ready(Some(key)) => assert_eq!(*key.key(), 1_u64),
         ended => panic!("no key: {ended:?}"),
     }
     assert!(task.next(&mut outcomes).is_pending());

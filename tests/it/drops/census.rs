@@ -1,5 +1,7 @@
-//! Values that are counted: how many were made, and how often each was dropped.
+//! Values that are counted: how many were made, and how often each was dropped. They stand for all
+//! that tests need of keys and values, so that the compiler makes few kinds of stores.
 
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::Arc;
 
@@ -9,11 +11,25 @@ pub struct Census {
     made: AtomicU64,
     dropped: AtomicU64,
     twice: AtomicU64,
+    /// One in seven panics when it is dropped, unless its thread is [`CALM`] or panics.
+    panics: bool,
+}
+
+type Hook = Box<dyn Fn(&str, &Counted)>;
+
+thread_local! {
+    pub static CALM: Cell<bool> = const { Cell::new(false) };
+    static ASKED: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
 
 impl Census {
     pub const fn zero() -> Self {
-        Census { made: AtomicU64::new(0), dropped: AtomicU64::new(0), twice: AtomicU64::new(0) }
+        let [made, dropped, twice] = [const { AtomicU64::new(0) }; 3];
+        Census { made, dropped, twice, panics: false }
+    }
+
+    pub fn panicking() -> Arc<Self> {
+        Arc::new(Census { panics: true, ..Census::zero() })
     }
 
     pub fn new() -> Arc<Self> {
@@ -43,11 +59,15 @@ impl Census {
 
 impl Clone for Counted {
     fn clone(&self) -> Self {
-        Counted::of(&self.census, self.id)
+        self.asked("clone");
+        let clone = Counted::of(&self.census, self.id);
+        clone.state.store(self.state.load(SeqCst), SeqCst);
+        clone
     }
 }
 
 const ALIVE: u64 = 0x5eed_5eed_0000_0000;
+const ARMED: u64 = 0x5eed_5eed_ffff_ffff;
 const DROPPED: u64 = 0xdead_dead_0000_0000;
 
 /// A value that is counted, and notes in its own memory that it was dropped.
@@ -68,6 +88,23 @@ impl Counted {
         Counted { state: AtomicU64::new(ALIVE), id, census: census.clone() }
     }
 
+    /// Panics when it is dropped, as do its clones.
+    pub fn armed(census: &Arc<Census>, id: u64) -> Self {
+        let armed = Counted::of(census, id);
+        armed.state.store(ARMED, SeqCst);
+        armed
+    }
+
+    /// Has this thread call `hook` before it hashes, compares or clones one, while `Asks` lives.
+    pub fn when_asked(hook: impl Fn(&str, &Counted) + 'static) -> Asks {
+        ASKED.set(Some(Box::new(hook)));
+        Asks
+    }
+
+    fn asked(&self, how: &str) {
+        ASKED.with_borrow(|hook| hook.iter().for_each(|hook| hook(how, self)));
+    }
+
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -77,21 +114,27 @@ impl Counted {
     }
 
     pub fn is_dropped(&self) -> bool {
-        self.state.load(SeqCst) != ALIVE
+        ![ALIVE, ARMED].contains(&self.state.load(SeqCst))
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if self.state.swap(DROPPED, SeqCst) != ALIVE {
+        let state = self.state.swap(DROPPED, SeqCst);
+        if ![ALIVE, ARMED].contains(&state) {
             self.census.twice.fetch_add(1, SeqCst);
         }
         self.census.end();
+        if !std::thread::panicking() {
+            let in_seven = self.census.panics && !CALM.get() && self.id % 7 == 3;
+            assert!(state != ARMED && !in_seven, "as it is meant to");
+        }
     }
 }
 
 impl PartialEq for Counted {
     fn eq(&self, other: &Self) -> bool {
+        self.asked("eq");
         assert!(!self.is_dropped() && !other.is_dropped());
         self.id == other.id
     }
@@ -101,6 +144,33 @@ impl Eq for Counted {}
 
 impl std::hash::Hash for Counted {
     fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        self.asked("hash");
         self.id.hash(hasher);
+    }
+}
+
+#[must_use]
+pub struct Asks;
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        drop(ASKED.take());
+    }
+}
+
+/// A value that calls this when it is dropped.
+pub struct OnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl OnDrop {
+    pub fn new(call: impl FnOnce() + Send + Sync + 'static) -> Self {
+        OnDrop(Some(Box::new(call)))
+    }
+
+    pub const NOTHING: OnDrop = OnDrop(None);
+}
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|call| call());
     }
 }

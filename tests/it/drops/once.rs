@@ -1,12 +1,12 @@
 //! Each key and each value is dropped exactly once, whatever becomes of its entry.
 
-use super::census::{Census, Counted};
+use super::census::{Census, Counted, CALM};
 use super::SECOND;
 use crate::support::clocks::Moved;
-use crate::support::{on_threads, wait_for, Random, GENEROUS, MS};
+use crate::support::{on_threads, wait_for, Random, Same, GENEROUS, MS};
 use expiry::expiring_map::Entry;
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, StoreError, WhenFull};
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -108,38 +108,6 @@ impl Drop for Nothing {
     }
 }
 
-/// One in seven panics when it is dropped, by the driver.
-struct Panics(Counted);
-
-impl Part for Panics {
-    fn new(id: u64, census: &Arc<Census>) -> Self {
-        Panics(Counted::of(census, id))
-    }
-}
-
-thread_local!(static CALM: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
-
-impl Drop for Panics {
-    fn drop(&mut self) {
-        let calm = CALM.get() || thread::panicking();
-        assert!(calm || self.0.id() % 7 != 3, "as it is meant to");
-    }
-}
-
-impl PartialEq for Panics {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl Eq for Panics {}
-
-impl Hash for Panics {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.0.hash(hasher);
-    }
-}
-
 /// The statics count one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -151,12 +119,12 @@ fn calm<R>(f: impl FnOnce() -> R) -> R {
     done
 }
 
-fn all_paths<K: Part, V: Part>(what: &str) {
+fn all_paths<K: Part, V: Part>(what: &str, census: fn() -> Arc<Census>) {
     let _alone = ALONE.lock().unwrap_or_else(|error| error.into_inner());
     for reaper in [false, true] {
         for flushes in [false, true] {
             for shuts in [false, true] {
-                let census = Census::new();
+                let census = census();
                 one_map::<K, V>(&census, reaper, flushes, shuts);
                 let left = (census.left(), NOTHINGS.left(), SMALL.left());
                 let how = format!("{what}, {reaper}, {flushes}, {shuts}: {census:?}");
@@ -302,52 +270,44 @@ fn one_map<K: Part, V: Part>(census: &Arc<Census>, reaper: bool, flushes: bool, 
 
 #[test]
 fn counted() {
-    all_paths::<Counted, Counted>("counted");
-    all_paths::<u64, Counted>("counted values");
-    all_paths::<Counted, u64>("counted keys");
-    all_paths::<u64, u64>("no drops");
+    all_paths::<Counted, Counted>("counted", Census::new);
+    all_paths::<u64, Counted>("counted values", Census::new);
+    all_paths::<u64, u64>("no drops", Census::new);
 }
 
 #[test]
 fn of_no_size() {
-    all_paths::<Nothing, Nothing>("key and value of no size");
-    all_paths::<Nothing, Counted>("a key of no size");
-    all_paths::<Counted, Nothing>("values of no size");
+    all_paths::<Nothing, Nothing>("key and value of no size", Census::new);
 }
 
 #[test]
 fn over_aligned() {
-    all_paths::<Aligned, Aligned>("aligned");
-    all_paths::<u64, Aligned>("aligned values");
-    all_paths::<Aligned, Nothing>("aligned keys");
-    all_paths::<AlignedSmall, Nothing>("small aligned keys");
-    all_paths::<u64, AlignedSmall>("small aligned values");
+    all_paths::<Aligned, Aligned>("aligned, in a box", Census::new);
+    all_paths::<AlignedSmall, Nothing>("as aligned as a slot may be", Census::new);
 }
 
 #[test]
 fn boxed() {
-    all_paths::<Large, Large>("large");
-    all_paths::<u64, Large>("large values");
-    all_paths::<Large, u64>("large keys");
+    all_paths::<Large, Large>("large", Census::new);
 }
 
 #[test]
 fn panicking() {
-    all_paths::<u64, Panics>("panicking values");
-    all_paths::<Panics, u64>("panicking keys");
+    all_paths::<u64, Counted>("panicking values", Census::panicking);
+    all_paths::<Counted, Counted>("panicking keys and values", Census::panicking);
 }
 
 /// Threads insert, replace, remove, look, and take values out, while what they insert expires: by
 /// its time to live, or, where there is room for three entries only, by its time to idle.
-fn by_many<K: Part, V: Part>() {
+fn by_many<K: Part, V: Part>(census: fn() -> Arc<Census>) {
     for few in [false, true] {
-        by_many_with::<K, V>(few);
+        by_many_with::<K, V>(few, &census());
     }
 }
 
-fn by_many_with<K: Part, V: Part>(few: bool) {
+fn by_many_with<K: Part, V: Part>(few: bool, census: &Arc<Census>) {
     let _alone = ALONE.lock().unwrap_or_else(|error| error.into_inner());
-    let (census, made) = (Census::new(), NOTHINGS.made() + SMALL.made());
+    let made = NOTHINGS.made() + SMALL.made();
     let mut builder = ExpiringMap::builder().time_to_live(2 * MS).interval(MS).shards(2);
     if few {
         builder = builder.time_to_idle(MS).capacity(3);
@@ -355,7 +315,6 @@ fn by_many_with<K: Part, V: Part>(few: bool) {
     let map = builder.build().unwrap();
     let refused = move |error: StoreError| assert!(few && error == StoreError::Full, "{error}");
     on_threads(3, |thread| {
-        let census = &census;
         CALM.set(true);
         let mut seed = Random(thread + 1);
         let mut kept = Vec::new();
@@ -396,14 +355,13 @@ fn by_many_with<K: Part, V: Part>(few: bool) {
 
 #[test]
 fn by_many_threads() {
-    by_many::<Counted, Counted>();
-    by_many::<u64, Counted>();
-    by_many::<Large, Large>();
-    by_many::<Aligned, u64>();
-    by_many::<Nothing, Counted>();
-    by_many::<Nothing, Nothing>();
-    by_many::<u64, AlignedSmall>();
-    by_many::<Panics, Panics>();
+    by_many::<Counted, Counted>(Census::new);
+    by_many::<u64, Counted>(Census::new);
+    by_many::<Large, Large>(Census::new);
+    by_many::<Aligned, Aligned>(Census::new);
+    by_many::<Nothing, Nothing>(Census::new);
+    by_many::<AlignedSmall, Nothing>(Census::new);
+    by_many::<Counted, Counted>(Census::panicking);
 }
 
 /// What a queue's poll has returned outlives the queue.
@@ -511,60 +469,46 @@ fn keys_of_an_idle_queue() {
     wait_for("they have expired and are dropped", || census.left() == 0);
 }
 
-/// All keys have one hash; its `Eq` panics when the thread has asked so often.
-struct Touchy(Counted);
-
 thread_local!(static ASKS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
 
-impl PartialEq for Touchy {
-    fn eq(&self, other: &Self) -> bool {
-        ASKS.set(ASKS.get().wrapping_sub(1));
-        assert!(ASKS.get() != 0, "as it is meant to");
-        self.0 == other.0
-    }
-}
-
-impl Eq for Touchy {}
-
-impl Hash for Touchy {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        7.hash(hasher);
-    }
-}
-
 /// A call for a key with this id.
-type Call = fn(&ExpiringMap<Touchy, Counted>, u64, &Arc<Census>);
+type Call = fn(&ExpiringMap<Counted, Counted, Same>, u64, &Arc<Census>);
 
+/// Keys have one hash, and their `Eq` panics when the thread has asked so often.
 /// A call that a key's `Eq` has taken down leaves its key and value to be dropped, and the map
 /// whole.
 #[test]
 fn where_eq_panics() {
     let calls: [Call; 6] = [
         |map, id, census| {
-            let (key, value) = (Touchy(Counted::of(census, id)), Counted::new(census));
+            let (key, value) = (Counted::of(census, id), Counted::new(census));
             drop(map.insert(key, value).unwrap());
         },
         |map, id, census| {
-            let (key, value) = (Touchy(Counted::of(census, id)), Counted::new(census));
+            let (key, value) = (Counted::of(census, id), Counted::new(census));
             drop(map.entry(key).or_insert(value).unwrap());
         },
         |map, id, census| {
-            let key = Touchy(Counted::of(census, id));
+            let key = Counted::of(census, id);
             map.upsert(key, |_| (Counted::new(census), ())).unwrap();
         },
-        |map, id, census| drop(map.remove(&Touchy(Counted::of(census, id)))),
-        |map, id, census| drop(map.get(&Touchy(Counted::of(census, id)))),
+        |map, id, census| drop(map.remove(&Counted::of(census, id))),
+        |map, id, census| drop(map.get(&Counted::of(census, id))),
         |map, id, census| {
-            map.remove_if(&Touchy(Counted::of(census, id)), |_, _| true);
+            map.remove_if(&Counted::of(census, id), |_, _| true);
         },
     ];
     let (census, mut panics) = (Census::new(), 0);
+    let _asks = Counted::when_asked(|how, _| {
+        ASKS.set(ASKS.get().wrapping_sub(u32::from(how == "eq")));
+        assert!(how != "eq" || ASKS.get() != 0, "as it is meant to");
+    });
     for call in calls {
         for id in [3, 99] {
             for asks in 1..12 {
-                let map = ExpiringMap::builder().build_manual().unwrap();
+                let map = ExpiringMap::builder().hasher(Same).build_manual().unwrap();
                 for there in 0..5 {
-                    let key = Touchy(Counted::of(&census, there));
+                    let key = Counted::of(&census, there);
                     map.insert(key, Counted::new(&census)).unwrap();
                 }
                 ASKS.set(asks);
@@ -573,7 +517,7 @@ fn where_eq_panics() {
                 ASKS.set(0);
                 // Not pinned any more, and the rest is there.
                 for there in [0, 1, 2, 4] {
-                    let key = Touchy(Counted::of(&census, there));
+                    let key = Counted::of(&census, there);
                     assert!(map.get(&key).is_some());
                 }
                 map.clear();

@@ -9,6 +9,7 @@ use expiry::RootId;
 use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RemovalCause};
 use futures_core::Stream;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -175,6 +176,24 @@ pub fn cloning(does: &&(dyn Fn() + Sync)) -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(data.cast(), VTABLE)) }
 }
 
+/// A hasher that gives all keys one hash.
+#[derive(Clone, Default)]
+pub struct Same;
+
+impl BuildHasher for Same {
+    type Hasher = Same;
+    fn build_hasher(&self) -> Same {
+        Same
+    }
+}
+
+impl Hasher for Same {
+    fn write(&mut self, _: &[u8]) {}
+    fn finish(&self) -> u64 {
+        7
+    }
+}
+
 /// Whether it panics.
 pub fn panics(call: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(call)).is_err()
@@ -182,7 +201,7 @@ pub fn panics(call: impl FnOnce()) -> bool {
 
 /// What so many threads return, which run this at the same time, each with its number.
 pub fn on_threads<T: Send>(threads: u64, work: impl Fn(u64) -> T + Sync) -> Vec<T> {
-    let work = &work;
+    let work: &(dyn Fn(u64) -> T + Sync) = &work;
     std::thread::scope(|scope| {
         let spawn = |thread| scope.spawn(move || work(thread));
         let threads: Vec<_> = (0..threads).map(spawn).collect();

@@ -188,26 +188,29 @@ impl Spout<u64> for Numbers {
 }
 
 /// A bolt that is a function of tuples and collector.
-pub struct Each<F>(pub F);
+pub struct Each(Calls<Tuple<u64>>);
 
-impl<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send> Bolt<u64, u64> for Each<F> {
+type Calls<T> = Box<dyn FnMut(T, &mut BoltCollector<'_, u64>) + Send>;
+
+impl Bolt<u64, u64> for Each {
     fn execute(&mut self, tuple: Tuple<u64>, out: &mut BoltCollector<'_, u64>) {
         (self.0)(tuple, out);
     }
 }
 
-/// Types the closure.
-pub fn each<F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send>(f: F) -> Each<F> {
-    Each(f)
+/// Types the closure, and boxes it: the compiler makes one kind of bolt.
+pub fn each(f: impl FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Send + 'static) -> Each {
+    Each(Box::new(f))
 }
 
-/// A bolt that holds what comes, and does something with it at each tick.
-pub struct Holds<F>(Vec<Tuple<u64>>, F);
+type Make<B> = Box<dyn Fn(&Context) -> B + Send + Sync>;
 
-impl<F> Bolt<u64, u64> for Holds<F>
-where
-    F: FnMut(&mut Vec<Tuple<u64>>, &mut BoltCollector<'_, u64>) + Send,
-{
+/// A bolt that holds what comes, and does something with it at each tick.
+pub struct Holds(Vec<Tuple<u64>>, Held);
+
+type Held = Box<dyn FnMut(&mut Vec<Tuple<u64>>, &mut BoltCollector<'_, u64>) + Send>;
+
+impl Bolt<u64, u64> for Holds {
     fn execute(&mut self, tuple: Tuple<u64>, _: &mut BoltCollector<'_, u64>) {
         self.0.push(tuple);
     }
@@ -227,7 +230,8 @@ pub fn holds<'t, F>(
 where
     F: FnMut(&mut Vec<Tuple<u64>>, &mut BoltCollector<'_, u64>) + Clone + Send + Sync + 'static,
 {
-    builder.bolt(name, move |_| Holds(Vec::new(), f.clone())).shuffle(source)
+    let make = move |_: &_| Holds(Vec::new(), Box::new(f.clone()));
+    builder.bolt(name, Box::new(make) as Make<Holds>).shuffle(source)
 }
 
 /// Adds a bolt behind `source` that acks what comes.
@@ -300,7 +304,7 @@ pub fn ran(builder: TopologyBuilder, clock: &ManualClock, limit: Duration) -> Si
 }
 
 /// Makes spouts that emit these numbers.
-pub fn numbers<I>(numbers: I, told: &Log<Told>) -> impl Fn(&Context) -> Numbers + Send + Sync
+pub fn numbers<I>(numbers: I, told: &Log<Told>) -> Make<Numbers>
 where
     I: IntoIterator<Item = u64> + Clone + Send + Sync + 'static,
     I::IntoIter: Send + 'static,
@@ -309,17 +313,13 @@ where
 }
 
 /// As [`numbers`], of spouts that emit so many each time that they are asked.
-pub fn numbers_by<I>(
-    at_once: usize,
-    numbers: I,
-    told: &Log<Told>,
-) -> impl Fn(&Context) -> Numbers + Send + Sync
+pub fn numbers_by<I>(at_once: usize, numbers: I, told: &Log<Told>) -> Make<Numbers>
 where
     I: IntoIterator<Item = u64> + Clone + Send + Sync + 'static,
     I::IntoIter: Send + 'static,
 {
     let told = told.clone();
-    move |_| Numbers::new(numbers.clone(), &told).at_once(at_once)
+    Box::new(move |_| Numbers::new(numbers.clone(), &told).at_once(at_once))
 }
 
 /// Adds a bolt behind `source` each of whose instances is a clone of this function.
@@ -332,7 +332,7 @@ pub fn bolt<'t, F>(
 where
     F: FnMut(Tuple<u64>, &mut BoltCollector<'_, u64>) + Clone + Send + Sync + 'static,
 {
-    builder.bolt(name, move |_| Each(f.clone())).shuffle(source)
+    builder.bolt(name, Box::new(move |_: &_| each(f.clone())) as Make<Each>).shuffle(source)
 }
 
 /// As [`bolt`], of a function that is called with a clone of `state`.
