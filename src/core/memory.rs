@@ -27,13 +27,14 @@ pub(crate) fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
 mod imp {
     use super::{OutOfMemory, Range, ZeroValid};
     use memmap2::{MmapMut, MmapOptions};
-    use std::marker::PhantomData;
+    use std::alloc::{alloc_zeroed, dealloc, Layout};
 
     /// An array of `T`, all zeroes at first.
     pub(crate) struct Zeroed<T> {
-        map: MmapMut,
+        at: *mut T,
         length: usize,
-        of: PhantomData<T>,
+        /// `None` if it is the allocator's.
+        map: Option<MmapMut>,
     }
 
     // SAFETY: it is an array of `T`, no more.
@@ -45,7 +46,12 @@ mod imp {
     #[cfg(target_os = "linux")]
     const HUGE: usize = 2 << 20;
 
-    /// Arrays up to this size have all their pages at once, if their owner is going to fill them.
+    /// Arrays up to this size come from the allocator, if their owner is going to fill them: a
+    /// mapping would cost a system call, and a page at least.
+    const SMALL: usize = 16 << 10;
+
+    /// Larger ones up to this size have all their pages at once: one call costs less than a fault
+    /// for each.
     const FILLED: usize = 128 << 10;
 
     impl<T: ZeroValid> Zeroed<T> {
@@ -53,26 +59,37 @@ mod imp {
             Self::map_with(length, |_| {})
         }
 
-        /// As [`map`](Self::map). All pages of a small array are there at once: one call costs less
-        /// than a fault for each.
+        /// As [`map`](Self::map), for an owner that is going to fill it.
         pub(crate) fn map_filled(length: usize) -> Result<Self, OutOfMemory> {
+            let layout = Self::layout(length)?;
+            if (1..=SMALL).contains(&layout.size()) {
+                // SAFETY: its size is not zero.
+                let at = unsafe { alloc_zeroed(layout) }.cast::<T>();
+                let zeroed = Zeroed { at, length, map: None };
+                return if at.is_null() { Err(OutOfMemory) } else { Ok(zeroed) };
+            }
             Self::map_with(length, |options| {
-                if length.saturating_mul(std::mem::size_of::<T>()) <= FILLED {
+                if layout.size() <= FILLED {
                     options.populate();
                 }
             })
+        }
+
+        fn layout(length: usize) -> Result<Layout, OutOfMemory> {
+            Layout::array::<T>(length).map_err(|_| OutOfMemory)
         }
 
         fn map_with(
             length: usize,
             set: impl FnOnce(&mut MmapOptions),
         ) -> Result<Self, OutOfMemory> {
-            let bytes = length.checked_mul(std::mem::size_of::<T>()).ok_or(OutOfMemory)?;
             let mut options = MmapOptions::new();
-            set(options.len(bytes.max(1)));
+            set(options.len(Self::layout(length)?.size().max(1)));
             let map = options.map_anon().map_err(|_| OutOfMemory)?;
-            debug_assert_eq!(map.as_ptr() as usize % std::mem::align_of::<T>(), 0);
-            let zeroed = Zeroed { map, length, of: PhantomData };
+            // What lies there is atomics, so sharing it is all that is ever done.
+            let at = map.as_ptr().cast_mut().cast::<T>();
+            debug_assert_eq!(at as usize % std::mem::align_of::<T>(), 0);
+            let zeroed = Zeroed { at, length, map: Some(map) };
             zeroed.use_huge_pages(true);
             Ok(zeroed)
         }
@@ -81,31 +98,30 @@ mod imp {
         /// speed and memory.
         pub(crate) fn use_huge_pages(&self, huge: bool) {
             #[cfg(target_os = "linux")]
-            if self.map.len() >= HUGE {
+            if let Some(map) = self.map.as_ref().filter(|map| map.len() >= HUGE) {
                 let advice = match huge {
                     true => memmap2::Advice::HugePage,
                     false => memmap2::Advice::NoHugePage,
                 };
-                let _ = self.map.advise(advice);
+                let _ = map.advise(advice);
             }
             #[cfg(not(target_os = "linux"))]
             let _ = huge;
         }
 
-        /// Where the array begins. What lies there is atomics, so sharing it is all that is ever
-        /// done.
+        /// Where the array begins.
         pub(crate) fn as_ptr(&self) -> *mut T {
-            self.map.as_ptr().cast_mut().cast::<T>()
+            self.at
         }
 
         #[inline]
         pub(crate) fn as_slice(&self) -> &[T] {
-            // SAFETY: the mapping holds `length` values of `T`, page-aligned; all zeroes is a valid
-            // `T` (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
-            unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<T>(), self.length) }
+            // SAFETY: there are `length` values of `T`, aligned; all zeroes is a valid `T`
+            // (`ZeroValid`), which is atomics only, so shared access is all that there ever is.
+            unsafe { std::slice::from_raw_parts(self.at, self.length) }
         }
 
-        /// Lets the whole pages in `range` go, and zeroes the rest of it in place: all of it reads
+        /// Lets the whole pages of a mapping in `range` go, and zeroes the rest of it in place: all of it reads
         /// as zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
@@ -127,14 +143,15 @@ mod imp {
             let at = |index: usize| self.as_ptr() as usize + index * size;
             let from = at(range.start).next_multiple_of(page);
             let to = at(range.end) / page * page;
-            if size == 0 || from >= to {
-                return self.zero(range);
-            }
+            let map = match &self.map {
+                Some(map) if size != 0 && from < to => map,
+                _ => return self.zero(range),
+            };
             let (offset, advice) = (from - at(0), memmap2::UncheckedAdvice::DontNeed);
             // SAFETY: these pages lie in the mapping, which is private and anonymous, and hold
             // atomics only. They read as zeroes afterwards, a valid value, and callers want zeroes
             // there.
-            let released = unsafe { self.map.unchecked_advise_range(advice, offset, to - from) };
+            let released = unsafe { map.unchecked_advise_range(advice, offset, to - from) };
             if released.is_err() {
                 return self.zero(range);
             }
@@ -143,6 +160,15 @@ mod imp {
             let last = ((to - at(0)) / size).max(range.start);
             self.zero(range.start..first);
             self.zero(last.max(first)..range.end);
+        }
+    }
+
+    impl<T> Drop for Zeroed<T> {
+        fn drop(&mut self) {
+            if let (None, Ok(layout)) = (&self.map, Layout::array::<T>(self.length)) {
+                // SAFETY: allocated with this layout.
+                unsafe { dealloc(self.at.cast(), layout) };
+            }
         }
     }
 

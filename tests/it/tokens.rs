@@ -230,6 +230,7 @@ fn tokens_of_every_size_and_alignment() {
     }
     comes_back(&());
     comes_back(&Cell::new(u128::MAX));
+    comes_back(&[u64::MAX; 9]);
     comes_back(&Line(7));
     comes_back(&Wide(7));
 }

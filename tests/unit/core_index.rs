@@ -1,6 +1,6 @@
 //! One thread: what the models check in all interleavings, here at full size.
 
-use super::table::{word, Publish, Table};
+use super::table::{Publish, Table};
 use super::{Index, Insert, Removed, ANYWHERE};
 use crate::core::params::{ALIKE, CLASSES, HOME, OVER};
 use crate::core::pins::Pins;
