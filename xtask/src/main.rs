@@ -106,15 +106,12 @@ impl Step {
     }
 }
 
-const LOOM: &str = "test --locked --release -p loom-tests -p loom-example --tests";
+const LOOM: &str = "test --locked --profile models -p loom-tests -p loom-example --tests";
 
-/// How the models are built. Panics say where they are without debug information. Flags for the
-/// whole build would rebuild everything each time if there were one target directory.
-const LOOM_ENV: [(&str, &str); 3] = [
-    ("RUSTFLAGS", "--cfg expiry_loom -D warnings"),
-    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
-    ("CARGO_TARGET_DIR", "target/loom"),
-];
+/// How the models are built. Flags for the whole build would rebuild everything each time if there
+/// were one target directory.
+const LOOM_ENV: [(&str, &str); 2] =
+    [("RUSTFLAGS", "--cfg expiry_loom -D warnings"), ("CARGO_TARGET_DIR", "target/loom")];
 
 fn deep_loom() -> Step {
     // The longest models would take days. The output says how many executions each had, and which

@@ -138,7 +138,7 @@ impl Models {
 fn built(work: &Path, of: &str) -> Result<Vec<Model>, String> {
     let mut command = Command::new(tree::cargo());
     command
-        .args(["test", "--locked", "--release", "-p", "loom-tests", "--tests"])
+        .args(["test", "--locked", "--profile", "models", "-p", "loom-tests", "--tests"])
         .current_dir(work.join("copy"))
         // Rewritten code need not be tidy.
         .env("RUSTFLAGS", "--cfg expiry_loom --cap-lints warn -A warnings")
