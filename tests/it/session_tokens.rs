@@ -224,7 +224,7 @@ fn a_token_whose_drop_panics_loses_nothing() {
     assert!(full.poll().is_empty() && full.is_empty());
     let metrics = full.metrics();
     assert_eq!((metrics.total.expired, metrics.listener_panics), (4, 3));
-    std::mem::forget(expired.try_next().unwrap().token);
+    expired.try_next().unwrap().token.disarm();
     full.create(10 * MS, NewSession::from(4).token(Counted::armed(&census, 4))).unwrap();
     drop(full);
 }
