@@ -37,8 +37,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(crate) use wire::{Answer, Entry};
 use wire::{Request, Write};
 
-/// The requests with begins and ends that a process has under way at a partition.
-const SENDERS: usize = 2;
+/// The lanes of a partition. Each has one request with begins and ends under way.
+const LANES: u32 = 2;
 /// The bytes of a begin with the longest key are fewer.
 const LARGEST_WRITE: usize = 320;
 
@@ -76,7 +76,8 @@ pub(crate) struct Served {
     pub(crate) lease: Duration,
     /// The runtime in which the process joined.
     pub(crate) runtime: Handle,
-    /// What waits for the owner of each partition. `SENDERS` tasks send it.
+    /// What waits for the owners. An entry's begin and its end wait in the lane that its id names,
+    /// and `send_writes` sends one request at a time, so no end overtakes its begin.
     lanes: Vec<mpsc::UnboundedSender<Waiting>>,
     pub(crate) partitions: AtomicUsize,
     /// Touches with an answer, and without one.
@@ -178,22 +179,23 @@ impl Served {
 
     /// Sends a begin or an end, in one request with those of other callers.
     async fn write(&self, write: Write) -> Answer {
-        let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
+        let lane = write.entry.id % self.lanes.len() as u64;
+        let (tell, told) = oneshot::channel();
         // An error says that the runtime has ended.
-        let _ = self.lanes[partition as usize].send((write, tell));
+        let _ = self.lanes[lane as usize].send((write, tell));
         told.await.unwrap_or(Answer::Unsure)
     }
 }
 
-/// Sends what waits in a partition's lane, up to `most` in a request, until the set is dropped.
+/// Sends what waits in a lane of a partition, up to `most` in a request, until the set is dropped.
 async fn send_writes(
     served: Weak<Served>,
     partition: u32,
-    lane: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Waiting>>>,
+    mut lane: mpsc::UnboundedReceiver<Waiting>,
     most: usize,
 ) {
     let mut waiting = Vec::new();
-    while lane.lock().await.recv_many(&mut waiting, most).await > 0 {
+    while lane.recv_many(&mut waiting, most).await > 0 {
         let Some(served) = served.upgrade() else { return };
         let (writes, tell): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
         let request = Request::new(Vec::new(), writes);
@@ -232,7 +234,7 @@ pub(crate) async fn join<F: Front>(
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
     let payload = nats.client().max_payload();
-    let lanes = (0..count).map(|_| mpsc::unbounded_channel());
+    let lanes = (0..count * LANES).map(|_| mpsc::unbounded_channel());
     let (lanes, receivers): (Vec<_>, Vec<_>) = lanes.unzip();
     let served = Arc::new(Served {
         prefix: format!("{}.{kind}.{name}", nats.app()),
@@ -247,13 +249,9 @@ pub(crate) async fn join<F: Front>(
         malformed: 0.into(),
         ended: OnceLock::new(),
     });
-    for (partition, lane) in (0..).zip(receivers) {
-        let lane = Arc::new(tokio::sync::Mutex::new(lane));
-        let most = MOST_RECORDS.min(payload / LARGEST_WRITE);
-        for _ in 0..SENDERS {
-            let served = Arc::downgrade(&served);
-            tokio::spawn(send_writes(served, partition, lane.clone(), most));
-        }
+    let most = MOST_RECORDS.min(payload / LARGEST_WRITE);
+    for (n, lane) in (0..).zip(receivers) {
+        tokio::spawn(send_writes(Arc::downgrade(&served), n % count, lane, most));
     }
     let (leave, left) = watch::channel(());
     tokio::spawn(serve::serve(terms, partitions, served.clone(), left));
