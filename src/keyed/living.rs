@@ -9,8 +9,8 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Leased, Mine, Offer, Place, Prolonged, RemovalCause, Spotted, Store,
-    Touched, Wanted,
+    Entered, Found, Hindered, Leased, Mine, Offer, Place, RemovalCause, Spotted, Store, Touched,
+    Wanted,
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
@@ -318,41 +318,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             Glance::There(found) if !asks => Some(found),
             _ => None,
         };
-        match self.prolong_found(pin, found, timeout, true)? {
-            Prolonged::Yes => Ok(true),
-            Prolonged::No { seen, lost } => {
-                self.touch_anywhere((wanted.likely.hash, wanted.key), timeout, seen, lost)
-            }
-        }
-    }
-
-    /// As [`touch_living`](Self::touch_living), of an entry wherever it is, and whatever has become
-    /// of it. The call has `seen` this one, or has lost a swap on the lease of the one that is
-    /// `lost`.
-    #[cold]
-    #[inline(never)]
-    fn touch_anywhere<Q: Eq + ?Sized>(
-        &self,
-        (hash, key): (u32, &Q),
-        timeout: Lifetime,
-        mut seen: Option<Found<'_, K, V>>,
-        mut lost: Option<Place>,
-    ) -> Result<bool, BadTimeout>
-    where
-        K: Borrow<Q>,
-    {
-        let pin = self.engine.pin();
-        let wanted = Wanted::new(&self.engine.keys, hash, key);
-        loop {
-            let found = seen.take().or_else(|| self.living(&pin, wanted));
-            let Some(found) = found else {
-                self.engine.deadline(timeout, self.timeout)?;
-                return Ok(false);
-            };
-            if let Some(alive) = self.touch_found(&found, &mut lost, timeout)? {
-                return Ok(alive);
-            }
-        }
+        self.touch(pin, found, wanted, timeout, true)
     }
 
     /// As [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its

@@ -260,7 +260,10 @@ where
     {
         let (store, wanted) = (self.store(), self.wanted(key));
         let timeout = timeout.into();
-        let touch = || store.touch(&store.engine.pin(), wanted, timeout);
+        let touch = || {
+            let pin = store.engine.pin();
+            store.touch(&pin, store.find(&pin, wanted), wanted, timeout, false)
+        };
         store.engine.catching_up(&*self.shared, touch)
     }
 

@@ -68,7 +68,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let store = self.store();
         let wanted = self.wanted(key);
         store.engine.catching_up(&*self.shared, || {
-            store.touch(&store.engine.pin(), wanted, Lifetime::After(timeout))
+            let pin = store.engine.pin();
+            store.touch(&pin, store.find(&pin, wanted), wanted, Lifetime::After(timeout), false)
         })
     }
 

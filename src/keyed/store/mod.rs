@@ -38,7 +38,6 @@ pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
 pub use evict::EvictionPolicy;
 pub(super) use lookup::{Sought, Spotted, Wanted};
-pub(super) use renew::Prolonged;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
 pub(super) use weigh::Weigher;

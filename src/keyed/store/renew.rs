@@ -27,42 +27,81 @@ impl Touched {
     }
 }
 
-/// What the first step of a touch came to.
-pub(in crate::keyed) enum Prolonged<'g, K: 'static, V: 'static> {
-    /// The entry lives for the whole time from now.
-    Yes,
-    /// There is more to it: the deadline of the entry that was `seen` would be nearer, or its time
-    /// is up; or another thread has changed the lease of the one that is `lost`.
-    No { seen: Option<Found<'g, K, V>>, lost: Option<Place> },
-}
-
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// The first step of a touch, which nearly always is the last: gives a live entry that was
-    /// found a deadline that is not nearer. [`renew`](Self::renew) does the rest.
+    /// Renews the entry of a key, which the caller has `found` unless that takes a longer look.
+    /// Whether it was there. An entry whose time is up is renewed, too, but not `to_the_tick`.
+    ///
+    /// Nearly always the first step is the last: it gives a live entry a deadline that is not
+    /// nearer. [`renew`](Self::renew) does the rest.
     #[inline(always)]
-    pub(in crate::keyed) fn prolong_found<'g>(
+    pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,
-        found: Option<Found<'g, K, V>>,
+        found: Option<Found<'_, K, V>>,
+        wanted: Wanted<'_, '_, Q>,
         timeout: Lifetime,
         to_the_tick: bool,
-    ) -> Result<Prolonged<'g, K, V>, BadTimeout> {
-        let Some(found) = found.filter(|found| found.lease.is(State::Live)) else {
-            return Ok(Prolonged::No { seen: None, lost: None });
+    ) -> Result<bool, BadTimeout>
+    where
+        K: Borrow<Q>,
+    {
+        let (mut seen, mut lost) = (None, None);
+        if let Some(found) = found.filter(|found| found.lease.is(State::Live)) {
+            let (deadlines, mine) = (&self.engine.deadlines, self.engine.mine(pin));
+            // After the look at the lease (rule 1 of `core::engine::renewal`).
+            let (deadline, now) = deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
+            let before = deadlines.of(found.lease);
+            if deadline < before || to_the_tick && deadlines.ticks().has_begun(before, now) {
+                seen = Some(found);
+            } else {
+                let renewed = found.lease.with_later(deadline).used();
+                // Where that changes nothing, the entry had this deadline when it was found.
+                if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok() {
+                    return Ok(true);
+                }
+                lost = Some(found.place());
+            }
+        }
+        let wanted = (wanted.likely.hash, wanted.key);
+        self.touch_anywhere(wanted, timeout, to_the_tick, seen, lost)
+    }
+
+    /// As [`touch`](Self::touch), of an entry wherever it is, and whatever has become of it. The
+    /// call has `seen` this one, whose deadline would be nearer or whose time is up, or has lost a
+    /// swap on the lease of the one that is `lost`.
+    #[cold]
+    #[inline(never)]
+    fn touch_anywhere<Q: Eq + ?Sized>(
+        &self,
+        (hash, key): (u32, &Q),
+        timeout: Lifetime,
+        to_the_tick: bool,
+        mut seen: Option<Found<'_, K, V>>,
+        mut lost: Option<Place>,
+    ) -> Result<bool, BadTimeout>
+    where
+        K: Borrow<Q>,
+    {
+        let pin = self.engine.pin();
+        let wanted = Wanted::new(&self.engine.keys, hash, key);
+        let find = || match to_the_tick {
+            true => self.living(&pin, wanted),
+            false => self.find(&pin, wanted),
         };
-        let (deadlines, mine) = (&self.engine.deadlines, self.engine.mine(pin));
-        // After the look at the lease (rule 1 of `core::engine::renewal`).
-        let (deadline, now) = deadlines.deadline(&mine.deadlines, timeout, self.timeout)?;
-        let before = deadlines.of(found.lease);
-        if deadline < before || to_the_tick && deadlines.ticks().has_begun(before, now) {
-            return Ok(Prolonged::No { seen: Some(found), lost: None });
+        loop {
+            let Some(found) = seen.take().or_else(find) else {
+                // A timeout that is out of range is refused also where there is no entry.
+                self.deadline(timeout)?;
+                return Ok(false);
+            };
+            let alive = match to_the_tick {
+                true => self.touch_found(&found, &mut lost, timeout)?,
+                false => self.renew(&found, &mut lost, timeout, false)?.map(Touched::is_alive),
+            };
+            if let Some(alive) = alive {
+                return Ok(alive);
+            }
         }
-        let renewed = found.lease.with_later(deadline).used();
-        // Where that changes nothing, the entry had this deadline when it was found.
-        if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok() {
-            return Ok(Prolonged::Yes);
-        }
-        Ok(Prolonged::No { seen: None, lost: Some(found.place()) })
     }
 
     /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
@@ -149,53 +188,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.engine.ensure_reported(found.id, deadline);
             Some(Touched::Renewed(deadline))
         }))
-    }
-
-    /// Renews the entry of a key, be it overdue. Whether it was there.
-    #[inline(always)]
-    pub(in crate::keyed) fn touch<Q: Eq + ?Sized>(
-        &self,
-        pin: &Pin,
-        wanted: Wanted<'_, '_, Q>,
-        timeout: Lifetime,
-    ) -> Result<bool, BadTimeout>
-    where
-        K: Borrow<Q>,
-    {
-        match self.prolong_found(pin, self.find(pin, wanted), timeout, false)? {
-            Prolonged::Yes => Ok(true),
-            Prolonged::No { seen, lost } => {
-                self.touch_again((wanted.likely.hash, wanted.key), timeout, seen, lost)
-            }
-        }
-    }
-
-    /// As [`touch`](Self::touch). The call has `seen` this entry, or has lost a swap on the lease
-    /// of the one that is `lost`.
-    #[cold]
-    #[inline(never)]
-    fn touch_again<Q: Eq + ?Sized>(
-        &self,
-        (hash, key): (u32, &Q),
-        timeout: Lifetime,
-        mut seen: Option<Found<'_, K, V>>,
-        mut lost: Option<Place>,
-    ) -> Result<bool, BadTimeout>
-    where
-        K: Borrow<Q>,
-    {
-        let pin = self.engine.pin();
-        let wanted = Wanted::new(&self.engine.keys, hash, key);
-        loop {
-            let Some(found) = seen.take().or_else(|| self.find(&pin, wanted)) else {
-                // A timeout that is out of range is refused also where there is no entry.
-                self.deadline(timeout)?;
-                return Ok(false);
-            };
-            if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
-                return Ok(touched.is_alive());
-            }
-        }
     }
 
     /// Renews an entry by its place, without a look-up and without a pin, in a store in which
