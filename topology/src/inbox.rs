@@ -32,6 +32,11 @@ impl Bell {
         }
     }
 
+    /// Wakes the thread, also if it sleeps without the bell.
+    pub fn wake(&self) {
+        self.unparker.unpark();
+    }
+
     /// Sleeps until it rings, for `limit` at most, unless there `is_something` to do.
     pub fn sleep(&self, parker: &Parker, limit: Duration, is_something: impl FnOnce() -> bool) {
         // A swap: of one of these and one in `ring` it is plain which came first.
@@ -153,7 +158,7 @@ pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
     /// Items that were emptied, for their memory: it goes back to the threads that fill them.
     spare: ArrayQueue<T>,
-    bell: Arc<Bell>,
+    pub(crate) bell: Arc<Bell>,
     room: Room,
     senders: Vec<Arc<Bell>>,
 }

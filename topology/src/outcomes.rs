@@ -112,5 +112,9 @@ impl Handler for Desks {
             _ => Failure::Failed { by: None, why: None },
         };
         self.tell(task, Ended::Failed(place, failure));
+        if let Reason::TimedOut { .. } = outcome.reason {
+            // A thread that sleeps without its bell would call the spout too late.
+            self.0[task as usize].bell.wake();
+        }
     }
 }

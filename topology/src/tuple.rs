@@ -102,7 +102,7 @@ impl<M> Tuple<M> {
     }
 
     /// Takes the message out, for code that wants it by value. The other half is the tuple that is
-    /// to be acked or failed.
+    /// to be acked or failed. For a text's own `split` call [`message`](Self::message) first.
     pub fn split(self) -> (M, Tuple<()>) {
         let Tuple { message, anchors, origin, received } = self;
         (message, Tuple { message: (), anchors, origin, received })

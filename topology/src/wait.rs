@@ -33,10 +33,13 @@ pub enum WaitStrategy {
     /// Parks at once. An idle thread takes no cycles, and each message on an idle path costs its
     /// sender a system call.
     Park,
-    /// Sleeps for so long in each round, but not beyond a timeout, a pause or a tick that is due.
-    /// Messages and wakers do not wake the thread: a message costs its sender no system call, and
-    /// waits for half of that time on average on an idle path. Activation, deactivation and the
-    /// topology's end wake the thread. A time of zero keeps it busy.
+    /// Sleeps for so long in each round, but not beyond a pause or a tick that is due. (The pause
+    /// of a spout that is [`Idle`](crate::Next::Idle) is a millisecond.) A spout's message that
+    /// times out, activation, deactivation and the topology's end wake the thread. Other messages,
+    /// acks, wakers and room in a queue do not: a message costs its sender no system call, and
+    /// waits for half of that time on average on an idle path. While the topology is
+    /// [drained](crate::Topology::drain), the thread [parks](Self::Park). A time of zero keeps it
+    /// busy.
     Sleep(Duration),
 }
 

@@ -50,7 +50,9 @@ macro_rules! stage {
             }
 
             /// Lets the component ask its collector which tasks a message was
-            /// [sent to](crate::SpoutCollector::sent_to). Costs a note for each copy of a message.
+            /// [sent to](crate::SpoutCollector::sent_to). The function of a
+            /// [`basic`](crate::basic) bolt gets no collector. Costs a note for each copy of a
+            /// message.
             pub fn note_sent(self) -> Self {
                 self.stage.set(|spec| spec.notes_sent = true);
                 self

@@ -84,8 +84,10 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
 
     /// The tasks that get the message that was emitted last: for each copy the number of the
     /// grouping, among all that listen to the spout, and the task's number in its bolt. Groupings
-    /// are numbered from 0, in the order of declaration. Empty without
-    /// [`note_sent`](crate::SpoutStage::note_sent), or if a panic has ended the emission.
+    /// are numbered from 0, in the order of declaration, without those of dead letters. Until the
+    /// spout emits in a call, the last message may be one that the topology has emitted again.
+    /// Empty without [`note_sent`](crate::SpoutStage::note_sent), or if a panic has ended the
+    /// emission.
     ///
     /// # Examples
     ///

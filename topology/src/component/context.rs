@@ -73,7 +73,8 @@ impl Context {
     /// [`Next::Asleep`](crate::Next::Asleep) is asked again; a bolt's
     /// [`woken`](crate::Bolt::woken) is called. Take the handle where an instance is made, in
     /// [`open`](crate::Spout::open), or in [`prepare`](crate::Bolt::prepare). It works for all
-    /// instances of the task.
+    /// instances of the task. A thread that waits by [`Sleep`](crate::WaitStrategy::Sleep) sleeps
+    /// on, and makes that call afterwards.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(self.call.clone())

@@ -255,12 +255,11 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
         draining: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
     });
-    let unparkers = bells.iter().flatten().map(|(_, parker)| parker.unparker().clone());
     let mut assembly = Assembly {
         board: Board {
             windows: Vec::new(),
             components: Vec::new(),
-            unparkers: unparkers.collect(),
+            bells: bells.iter().flatten().map(|(bell, _)| bell.clone()).collect(),
             shared: shared.clone(),
         },
         threads: Vec::new(),

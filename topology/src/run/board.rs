@@ -3,8 +3,8 @@
 use super::{Stuck, StuckComponent};
 use crate::builder::Queued;
 use crate::component::Registry;
+use crate::inbox::Bell;
 use crate::metrics::{ComponentMetrics, Stats};
-use crate::sync::Unparker;
 use crate::task::Shared;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ pub(super) struct Board {
     pub(super) windows: Vec<Window>,
     /// Of each component: those that it listens to, and its counters.
     pub(super) components: Vec<(Vec<usize>, Arc<Registry>)>,
-    /// What wakes each thread.
-    pub(super) unparkers: Vec<Unparker>,
+    /// The bell of each thread.
+    pub(super) bells: Vec<Arc<Bell>>,
     pub(super) shared: Arc<Shared>,
 }
 
 impl Board {
     /// Wakes all threads, however they wait.
     pub(super) fn wake(&self) {
-        self.unparkers.iter().for_each(Unparker::unpark);
+        self.bells.iter().for_each(|bell| bell.wake());
     }
 
     /// The components' names, in the order in which they were declared.

@@ -5,6 +5,7 @@ use crate::inbox::Bell;
 use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::WaitStrategy;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +63,11 @@ impl Thread {
             WaitStrategy::Progressive { spins, yields } if nth - spins < yields => {
                 std::thread::yield_now();
             }
-            // The bell does not know of this sleep, so no sender wakes the thread.
-            WaitStrategy::Sleep(time) => self.parker.park_timeout(time.min(limit)),
+            // The bell does not know of this sleep, so no sender wakes the thread. A drain does not
+            // wait for such a sleep of each task on a message's way.
+            WaitStrategy::Sleep(time) if !shared.draining.load(Ordering::Acquire) => {
+                self.parker.park_timeout(time.min(limit));
+            }
             _ => self.bell.sleep(&self.parker, limit, || {
                 shared.is_stopping() || self.tasks.iter().any(|task| task.has_input())
             }),

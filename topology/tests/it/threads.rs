@@ -1,7 +1,7 @@
 //! How threads wait, and what wakes them.
 
 use crate::common::*;
-use expiry_topology::{TopologyBuilder, VecSpout, WaitStrategy};
+use expiry_topology::{basic, TopologyBuilder, VecSpout, WaitStrategy};
 use std::time::Duration;
 
 /// All messages come through, however the threads wait. Each waits for the other one.
@@ -35,6 +35,36 @@ fn a_components_threads_wait_their_own_way() {
     topology.wait(SECOND * 60).unwrap();
     topology.kill();
     assert_eq!(acks(&told).len(), 100);
+}
+
+/// All threads would sleep for ever, until the drain.
+#[test]
+fn a_drain_does_not_wait_for_sleepers() {
+    let (told, builder) = (Log::new(), TopologyBuilder::new());
+    builder.wait(WaitStrategy::Sleep(Duration::MAX));
+    let numbers = builder.spout("numbers", numbers(0..100, &told)).max_pending(10);
+    let passes = builder.bolt("passes", |_| basic(|n: &u64, out| out.emit(*n))).shuffle(&numbers);
+    acks_all(&builder, "sink", &passes);
+    let topology = builder.start().unwrap();
+    while topology.metrics()[0].emitted == 0 {
+        std::thread::yield_now();
+    }
+    let metrics = topology.drain(SECOND * 60).unwrap();
+    assert_eq!((metrics[0].acked, metrics[0].pending), (metrics[0].emitted, 0));
+}
+
+/// A timeout wakes the spout's thread, which would sleep for ever.
+#[test]
+fn a_timeout_is_not_late_by_a_sleep() {
+    let (told, builder) = (Log::new(), TopologyBuilder::new());
+    builder.timeout(SECOND / 50);
+    let numbers = builder.spout("numbers", numbers(0..1, &told));
+    bolt(&builder, "drops", &numbers.wait(WaitStrategy::Sleep(Duration::MAX)), |tuple, _| {
+        drop(tuple)
+    });
+    let topology = builder.start().unwrap();
+    topology.wait(SECOND * 60).unwrap();
+    assert_eq!(ends(&told), [Told::Fail(0, Why::TimedOut)]);
 }
 
 #[test]
