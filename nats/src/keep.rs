@@ -37,8 +37,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 pub(crate) use wire::{Answer, Entry};
 use wire::{Request, Write};
 
-/// The lanes of a partition. Each has one request with begins and ends under way.
-const LANES: u32 = 2;
+/// The requests with begins and ends that a process has under way at a partition.
+const SENDERS: usize = 2;
 /// The bytes of a begin with the longest key are fewer.
 const LARGEST_WRITE: usize = 320;
 
@@ -67,45 +67,6 @@ pub(crate) fn set(clock: &ManualClock, now: Duration) {
 /// A begin or an end, and the caller that waits for the answer.
 type Waiting = (Write, oneshot::Sender<Answer>);
 
-/// What waits for the owners. An entry's begin and its end wait in the lane that its id names, and
-/// a lane has one request under way, so no end overtakes its begin.
-struct Lanes(Vec<mpsc::UnboundedSender<Waiting>>);
-
-impl Lanes {
-    /// Begins the tasks that send what waits, up to `most` in a request. They end when this drops.
-    fn new<F: Future<Output = Option<Vec<Answer>>> + Send + 'static>(
-        partitions: u32,
-        most: usize,
-        ask: impl Fn(u32, Request) -> F + Clone + Send + 'static,
-    ) -> Self {
-        let lanes = (0..partitions * LANES).map(|n| {
-            let (ask, (lane, mut waits)) = (ask.clone(), mpsc::unbounded_channel::<Waiting>());
-            tokio::spawn(async move {
-                let mut waiting = Vec::new();
-                while waits.recv_many(&mut waiting, most).await > 0 {
-                    let (writes, tell): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
-                    let answers = ask(n % partitions, Request::new(Vec::new(), writes)).await;
-                    // An error says that the caller has gone. One without an answer is unsure.
-                    for (tell, answer) in tell.into_iter().zip(answers.unwrap_or_default()) {
-                        let _ = tell.send(answer);
-                    }
-                }
-            });
-            lane
-        });
-        Self(lanes.collect())
-    }
-
-    /// Sends a begin or an end, in one request with those of other callers.
-    async fn write(&self, write: Write) -> Answer {
-        let lane = write.entry.id % self.0.len() as u64;
-        let (tell, told) = oneshot::channel();
-        // An error says that the runtime has ended.
-        let _ = self.0[lane as usize].send((write, tell));
-        told.await.unwrap_or(Answer::Unsure)
-    }
-}
-
 /// What the tasks of a set share.
 pub(crate) struct Served {
     pub(crate) nats: Nats,
@@ -115,7 +76,8 @@ pub(crate) struct Served {
     pub(crate) lease: Duration,
     /// The runtime in which the process joined.
     pub(crate) runtime: Handle,
-    lanes: Lanes,
+    /// What waits for the owner of each partition. `SENDERS` tasks send it.
+    lanes: Vec<mpsc::UnboundedSender<Waiting>>,
     pub(crate) partitions: AtomicUsize,
     /// Touches with an answer, and without one.
     pub(crate) touches: AtomicU64,
@@ -177,7 +139,7 @@ impl Served {
         entry: Entry,
     ) -> Result<(Answer, Duration), NatsError> {
         let write = Write { entry, ends: false };
-        self.until_sure(what, self.patience(), || self.lanes.write(write.clone())).await
+        self.until_sure(what, self.patience(), || self.write(write.clone())).await
     }
 
     /// Ends an entry, for as long as `patience`.
@@ -188,7 +150,7 @@ impl Served {
         patience: Duration,
     ) -> Result<(), NatsError> {
         let write = Write { entry: Entry::new(id, Vec::new(), Duration::ZERO), ends: true };
-        self.until_sure(what, patience, || self.lanes.write(write.clone())).await.map(drop)
+        self.until_sure(what, patience, || self.write(write.clone())).await.map(drop)
     }
 
     async fn until_sure<F: Future<Output = Answer>>(
@@ -211,6 +173,34 @@ impl Served {
                 return Err(NatsError::Unanswered { what, after: patience });
             }
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends a begin or an end, in one request with those of other callers.
+    async fn write(&self, write: Write) -> Answer {
+        let (partition, (tell, told)) = (self.partition(write.entry.id), oneshot::channel());
+        // An error says that the runtime has ended.
+        let _ = self.lanes[partition as usize].send((write, tell));
+        told.await.unwrap_or(Answer::Unsure)
+    }
+}
+
+/// Sends what waits in a partition's lane, up to `most` in a request, until the set is dropped.
+async fn send_writes(
+    served: Weak<Served>,
+    partition: u32,
+    lane: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Waiting>>>,
+    most: usize,
+) {
+    let mut waiting = Vec::new();
+    while lane.lock().await.recv_many(&mut waiting, most).await > 0 {
+        let Some(served) = served.upgrade() else { return };
+        let (writes, tell): (Vec<_>, Vec<_>) = waiting.drain(..).unzip();
+        let request = Request::new(Vec::new(), writes);
+        let answers = served.request(partition, &request, served.lease).await;
+        for (tell, answer) in tell.into_iter().zip(answers.unwrap_or_default()) {
+            // An error says that the caller has gone. One that finds its sender dropped is unsure.
+            let _ = tell.send(answer);
         }
     }
 }
@@ -242,27 +232,29 @@ pub(crate) async fn join<F: Front>(
     let (nats, count, lease) = (set.nats.clone(), set.count, set.lease);
     let partitions = set.join_any().await?;
     let payload = nats.client().max_payload();
-    let most = MOST_RECORDS.min(payload / LARGEST_WRITE);
-    let served = Arc::new_cyclic(|served: &Weak<Served>| {
-        let served = served.clone();
-        let ask = move |partition, request| {
-            let served = served.clone();
-            async move { served.upgrade()?.request(partition, &request, lease).await }
-        };
-        Served {
-            prefix: format!("{}.{kind}.{name}", nats.app()),
-            nats,
-            count,
-            lease,
-            runtime: Handle::current(),
-            lanes: Lanes::new(count, most, ask),
-            partitions: 0.into(),
-            touches: 0.into(),
-            unanswered: 0.into(),
-            malformed: 0.into(),
-            ended: OnceLock::new(),
-        }
+    let lanes = (0..count).map(|_| mpsc::unbounded_channel());
+    let (lanes, receivers): (Vec<_>, Vec<_>) = lanes.unzip();
+    let served = Arc::new(Served {
+        prefix: format!("{}.{kind}.{name}", nats.app()),
+        nats,
+        count,
+        lease,
+        runtime: Handle::current(),
+        lanes,
+        partitions: 0.into(),
+        touches: 0.into(),
+        unanswered: 0.into(),
+        malformed: 0.into(),
+        ended: OnceLock::new(),
     });
+    for (partition, lane) in (0..).zip(receivers) {
+        let lane = Arc::new(tokio::sync::Mutex::new(lane));
+        let most = MOST_RECORDS.min(payload / LARGEST_WRITE);
+        for _ in 0..SENDERS {
+            let served = Arc::downgrade(&served);
+            tokio::spawn(send_writes(served, partition, lane.clone(), most));
+        }
+    }
     let (leave, left) = watch::channel(());
     tokio::spawn(serve::serve(terms, partitions, served.clone(), left));
     let touches = Mutex::new(Touches::new(front, count, payload));

@@ -100,6 +100,32 @@ impl LeaseSet {
 
 type Joined = Member<Holder<watch::Sender<()>>>;
 
+const ACQUIRE: &str = "acquire a lease";
+
+async fn acquire(
+    member: Arc<Joined>,
+    key: Vec<u8>,
+    time: Duration,
+) -> Result<Option<Lease>, NatsError> {
+    let id = member.served().new_id(Some(crate::ownership::hash_of(&key)));
+    let (entry, (_, lost)) = (Entry::new(id, key.clone(), time), watch::channel(()));
+    // Dropped, it frees what the call may have got.
+    let mut lease = Lease { member: member.clone(), id: Some(id), key, time, token: 0, lost };
+    loop {
+        let (answer, sent_at) = member.served().begin(ACQUIRE, entry.clone()).await?;
+        let Answer::Begun(token) = answer else {
+            lease.id = None; // there is nothing to free
+            return Ok(None);
+        };
+        let (value, lost) = watch::channel(());
+        (lease.token, lease.lost) = (token, lost);
+        let now = clock::now();
+        if member.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
+            return Ok(Some(lease));
+        }
+    }
+}
+
 /// A process's part in a set of leases. A clone is the same. When the last clone and the last
 /// [`Lease`] are dropped, the process hands its partitions over in the background.
 #[derive(Clone)]
@@ -146,23 +172,9 @@ impl Leases {
         check_key(&key)?;
         let needed = "8 times `partition_lease`, which is 2 s by default, to a day";
         NatsError::within("the time of a lease", time, least..=DAY, needed)?;
-        let id = served.new_id(Some(crate::ownership::hash_of(&key)));
-        let (entry, (_, lost)) = (Entry::new(id, key.clone(), time), watch::channel(()));
-        // Dropped, it frees what the call may have got.
-        let mut lease = Lease { member: self.0.clone(), id: Some(id), key, time, token: 0, lost };
-        loop {
-            let (answer, sent_at) = served.begin("acquire a lease", entry.clone()).await?;
-            let Answer::Begun(token) = answer else {
-                lease.id = None; // there is nothing to free
-                return Ok(None);
-            };
-            let (value, lost) = watch::channel(());
-            (lease.token, lease.lost) = (token, lost);
-            let now = clock::now();
-            if self.0.with(|holder, _| holder.granted(now, id, time, sent_at, value)) {
-                return Ok(Some(lease));
-            }
-        }
+        // A task: where the caller drops the call, its end cannot overtake the begin.
+        let acquire = served.runtime.spawn(acquire(self.0.clone(), key, time));
+        acquire.await.unwrap_or_else(|_| Err(served.nats.unanswered(ACQUIRE)))
     }
 
     /// Hands the process's partitions over to the others, for two partition leases at most. The

@@ -1,16 +1,15 @@
-//! Tests of the machine of `src/keep/owner.rs`, of `src/keep/wire.rs`, and of a set's lanes.
+//! Tests of the machine of `src/keep/owner.rs`, and of `src/keep/wire.rs`.
 
 use super::owner::{Action, Event, Owner};
 use super::sim::{begin, end, Asked};
 use super::wire::Answer::{Begun, No, Unsure, Yes};
 use super::wire::{self, Answer, Entry, Request, Write};
-use super::{lock, Lanes, Terms};
+use super::Terms;
 use crate::partitions::Numbered;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::yield_now;
 
 /// Answers, as their place and answers, and the writes: for each whether it begins an entry.
 type Out = Vec<(usize, Vec<Answer>, Vec<bool>)>;
@@ -159,35 +158,4 @@ fn what_expires_at_once_ends_in_batches_that_the_store_takes() {
         out = owner.on(100, Event::Written(last));
     }
     assert_eq!(ended, 4_000);
-}
-
-#[tokio::test]
-async fn an_end_never_overtakes_a_begin_whose_caller_has_gone() {
-    let sent = Arc::new(Mutex::new(Vec::new()));
-    let asked = sent.clone();
-    let lanes = Lanes::new(3, 10, move |partition, request| {
-        let sent = asked.clone();
-        async move {
-            // A sender waits between its look at the lane and its request with a begin.
-            for _ in request.writes.iter().filter(|write| !write.ends).flat_map(|_| 0..100) {
-                yield_now().await;
-            }
-            let writes = request.writes.iter();
-            lock(&sent).extend(writes.map(|it| (partition, it.entry.id, it.ends)));
-            Some(vec![Yes; request.len()])
-        }
-    });
-    for id in 0..12 {
-        let entry = Entry::new(id, vec![], Duration::ZERO);
-        let write = |ends| lanes.write(Write { entry: entry.clone(), ends });
-        tokio::select! {
-            biased;
-            _ = write(false) => unreachable!("the sender waits"),
-            () = yield_now() => {}
-        }
-        assert_eq!(write(true).await, Yes);
-        let partition = (id % 3) as u32;
-        let found = std::mem::take(&mut *lock(&sent));
-        assert_eq!(found, [(partition, id, false), (partition, id, true)]);
-    }
 }
