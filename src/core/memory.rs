@@ -65,8 +65,8 @@ mod imp {
             if (1..=SMALL).contains(&layout.size()) {
                 // SAFETY: its size is not zero.
                 let at = unsafe { alloc_zeroed(layout) }.cast::<T>();
-                let zeroed = Zeroed { at, length, map: None };
-                return if at.is_null() { Err(OutOfMemory) } else { Ok(zeroed) };
+                let zeroed = || Zeroed { at, length, map: None };
+                return (!at.is_null()).then(zeroed).ok_or(OutOfMemory);
             }
             Self::map_with(length, |options| {
                 if layout.size() <= FILLED {
@@ -121,8 +121,9 @@ mod imp {
             unsafe { std::slice::from_raw_parts(self.at, self.length) }
         }
 
-        /// Lets the whole pages of a mapping in `range` go, and zeroes the rest of it in place: all of it reads
-        /// as zeroes afterwards. Where the platform has no such call, all of it is zeroed in place.
+        /// Lets the whole pages of a mapping in `range` go, and zeroes the rest of it in place: all
+        /// of it reads as zeroes afterwards. Where the platform has no such call, all of it is
+        /// zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
             self.release_pages(range, page_size());

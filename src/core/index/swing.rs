@@ -59,7 +59,7 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes the word at `position` of the closed home of `hash` away, of which `value` has been copied
+    /// Takes the word at `position` of the closed home of `hash` away, which has been copied
     /// elsewhere: what it was in the end. `None` if it was gone. The migrating thread's.
     pub(super) fn take_copied(&self, hash: u32, position: usize) -> Option<u64> {
         let home = self.home_of(hash);

@@ -309,8 +309,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Reserves one of the `free` positions for a word. Acquire pairs with the removal that left the
-    /// place free.
+    /// Reserves one of the `free` positions for a word. Acquire pairs with the removal that left
+    /// the place free.
     // survives: a place is given back after a swap of the header that failed. There loom reads the
     // newest header; hardware may not.
     #[inline(always)]
