@@ -259,7 +259,7 @@ fn a_listener_whose_drop_panics_leaves_the_thread_to_the_other_stores() {
     assert_eq!(due.recv_timeout(GENEROUS), Ok(7));
 }
 
-/// Panics on the thread of the reaper `broken`, while it is told to.
+/// Panics on the thread of the reaper `broken`, while its flag is set.
 struct Broken(MonotonicClock, Arc<AtomicBool>);
 
 impl Clock for Broken {

@@ -14,7 +14,6 @@ use crate::tuple::{Origin, Roots, Tuple};
 use expiry::{Ack, AckError, Root};
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -369,7 +368,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     /// Whether the next tick comes early: the topology is drained, this bolt executes nothing more
     /// for now, and what it may hold came after its last one.
     fn hurries(&self) -> bool {
-        let is_drained = || self.bench.task.shared.draining.load(Ordering::Acquire);
+        let is_drained = || self.bench.task.shared.is_draining();
         let waits = !self.work.is_ready || self.inbox.is_empty();
         self.bench.task.ticks.due.is_some() && self.work.is_fresh && waits && is_drained()
     }

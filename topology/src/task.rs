@@ -88,6 +88,10 @@ impl Shared {
         Duration::from_nanos(self.clock.now())
     }
 
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

@@ -12,7 +12,6 @@ pub use builder::PendingMapBuilder;
 pub use entry::{PendingEntry, PendingMapError};
 
 use super::given::{Gone, Item};
-use super::idle::Term;
 use super::removed::Removed;
 use super::store::{Entered, Hindered, RemovalCause, Store, Wanted};
 use super::{StoreError, StoreMetrics};
@@ -198,14 +197,14 @@ where
         let mut offer = store.offer(hash, key, Some(Given::new(value)));
         loop {
             let (likely, pin) = (offer.likely(), store.engine.pin());
-            let pinned = (&pin, store.engine.mine(&pin));
-            let attempt = match store.deadline(timeout) {
+            let mine = store.engine.mine(&pin);
+            let attempt = match store.term(mine, timeout.into()) {
                 Err(bad) => Err(bad.into()),
                 // After the clock reading: the entry that is replaced is as it is now.
-                Ok(deadline) => match store.find_or_open(&pin, offer.wanted(likely)) {
-                    Err(open) => offer.enter(pinned, open, Term::until(deadline)),
+                Ok((term, _)) => match store.find_or_open(&pin, offer.wanted(likely)) {
+                    Err(open) => offer.enter((&pin, mine), open, term),
                     Ok(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
-                    Ok(found) => offer.replace(pinned, &found, Term::until(deadline)),
+                    Ok(found) => offer.replace((&pin, mine), &found, term),
                 },
             };
             let attempt = attempt.map(|Entered { old, closed, .. }| (old, closed));

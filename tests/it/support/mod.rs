@@ -53,7 +53,7 @@ impl<T: Send + 'static> Told<T> {
 }
 
 impl<K: Copy + Send + 'static> Told<(K, RemovalCause)> {
-    /// For a map.
+    /// What a map calls with each entry that it removes.
     pub fn removals<V>(&self) -> impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static {
         let tell = self.handler();
         move |&key, _, cause| tell((key, cause))

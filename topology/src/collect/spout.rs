@@ -107,7 +107,8 @@ impl<M: Clone + 'static, Id> SpoutCollector<'_, M, Id> {
     /// # let topology = TopologyBuilder::new();
     /// let one = topology.spout("one", |_| One).note_sent();
     /// topology.bolt("all", |_| sink(|_: &u64, _| ())).parallelism(2).all(&one);
-    /// topology.bolt("third", |_| sink(|_: &u64, _| ())).parallelism(5).direct(&one, |n| *n as usize);
+    /// let third = topology.bolt("third", |_| sink(|_: &u64, _| ())).parallelism(5);
+    /// third.direct(&one, |n| *n as usize);
     /// # let mut topology = topology.simulate(&ManualClock::new())?;
     /// # assert!(topology.settle(100) && topology.metrics()[0].panics == 0);
     /// # Ok::<(), expiry_topology::BuildError>(())

@@ -5,7 +5,6 @@ use crate::inbox::Bell;
 use crate::sync::Parker;
 use crate::task::{Shared, Task};
 use crate::wait::WaitStrategy;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +64,7 @@ impl Thread {
             }
             // The bell does not know of this sleep, so no sender wakes the thread. A drain does not
             // wait for such a sleep of each task on a message's way.
-            WaitStrategy::Sleep(time) if !shared.draining.load(Ordering::Acquire) => {
+            WaitStrategy::Sleep(time) if !shared.is_draining() => {
                 self.parker.park_timeout(time.min(limit));
             }
             _ => self.bell.sleep(&self.parker, limit, || {
