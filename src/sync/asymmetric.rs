@@ -17,14 +17,13 @@ use std::time::{Duration, Instant};
 /// How long a thread waits at the heavy side after the fence was taken away.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// See the module's head. Where the system offers no such fence it is off, and both sides have to
-/// do without.
+/// Off where the system offers no such fence: both sides then have to do without.
 pub(crate) struct Barrier {
-    /// Never again, once it is not.
+    /// Once false, it stays false.
     on: AtomicBool,
-    /// Whether it has been on: some thread may be about to act on that still.
+    /// Whether it has ever been on: a thread may still be about to act on that.
     was_on: bool,
-    /// Since when it is not.
+    /// When it went off.
     off: OnceLock<Instant>,
 }
 
@@ -65,10 +64,9 @@ impl Barrier {
         if !self.was_on || self.is_on() && fence() {
             return;
         }
-        // The system did this before, and does not any more: a filter of system calls was installed
-        // since. No thread may rely on it from here on. A thread that already does, and runs, has
-        // written what it has to write within microseconds. A thread that does not run has passed a
-        // fence.
+        // The system fenced before, and does not any more: a filter of system calls was installed
+        // since. No thread may rely on it from here on. A running thread that already does makes
+        // its write within microseconds. A thread that does not run has passed a fence.
         self.on.store(false, Relaxed);
         let off = self.off.get_or_init(Instant::now);
         while let Some(left) = GRACE.checked_sub(off.elapsed()).filter(|left| !left.is_zero()) {

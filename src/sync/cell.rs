@@ -60,7 +60,7 @@ mod imp {
 mod imp {
     use loom::cell::UnsafeCell;
 
-    /// See the other one. Taking the value counts as a write, which must come after `new`.
+    /// As above. Taking the value counts as a write, which must come after `new`.
     pub(crate) struct Kept<T>(UnsafeCell<Option<T>>);
 
     impl<T> Kept<T> {
@@ -74,7 +74,7 @@ mod imp {
         }
     }
 
-    /// See the other one. A value that no thread takes is dropped here, which models notice.
+    /// As above. A value that no thread takes is dropped here, which models notice.
     pub(crate) struct Given<T>(Kept<T>);
 
     impl<T> Given<T> {
@@ -86,13 +86,11 @@ mod imp {
             self.0.into_inner()
         }
 
-        /// See the other one.
         pub(crate) unsafe fn take(&self) -> T {
             // SAFETY: no other thread touches the value meanwhile, which loom checks.
             self.0 .0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
         }
 
-        /// See the other one.
         pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
             // SAFETY: no thread takes the value meanwhile, which loom checks.
             self.0 .0.with(|value| f(unsafe { &*value }.as_ref().expect("not taken yet")))
@@ -100,7 +98,7 @@ mod imp {
     }
 }
 
-// SAFETY: one thread puts the value in, and one takes it. Who borrows it has a `T` that is `Sync`.
+// SAFETY: one thread puts the value in, and one takes it. Threads borrow it only if `T` is `Sync`.
 unsafe impl<T: Send> Sync for Given<T> {}
 
 pub(crate) use imp::{Given, Kept};

@@ -2,10 +2,10 @@
 //!
 //! * A pin is a relaxed read-modify-write and a sequentially consistent fence; an unpin is a
 //!   release.
-//! * A period begins with such a fence. It waits for the pins that its thread sees after the fence,
-//!   and for no pin that comes later. The real one may let a later reader pass its end, too.
-//! * The thread that ends a period makes such a fence, reads those pins relaxed, and makes an
-//!   acquire fence.
+//! * A grace period begins with such a fence. It waits for the pins that its thread sees after the
+//!   fence, and for no later pin. The real one may let a later reader pass its end, too.
+//! * The thread that ends it makes such a fence, reads those pins relaxed, and makes an acquire
+//!   fence.
 
 use crate::sync::{fence, AtomicUsize, Ordering};
 use std::cell::Cell;
@@ -22,7 +22,7 @@ struct Local {
     guards: Cell<usize>,
 }
 
-// SAFETY: `guards` is the own thread's.
+// SAFETY: only the seat's own thread touches `guards`.
 unsafe impl Sync for Local {}
 // SAFETY: as above.
 unsafe impl Send for Local {}
@@ -119,7 +119,7 @@ impl Collector {
         LocalHandle { domain: self.0.clone(), local }
     }
 
-    /// Runs what is deferred and waits for no pin any more.
+    /// Runs what was deferred and no longer waits for a pin.
     pub(crate) fn turn(&self) {
         let due: Vec<Deferred> = {
             let mut deferred = self.0.deferred.lock().unwrap();

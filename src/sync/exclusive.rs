@@ -36,7 +36,7 @@ impl<T> Exclusive<T> {
         self.taken.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a thread was inside when this process was forked, which has not come with it: the
+    /// Whether a thread was inside when this process was forked. The child has no such thread: the
     /// value is in the midst of a change for ever.
     pub(crate) fn is_lost(&self) -> bool {
         // survives: stronger than needed: another process's number is read only in a child of
@@ -64,7 +64,7 @@ impl<T> Exclusive<T> {
         let before = self.taken.swap(here, Ordering::Acquire);
         if before != 0 {
             if before != here {
-                // It is lost, and to be known as such.
+                // The thread inside was lost in a fork: its mark goes back, for `is_lost`.
                 self.taken.swap(before, Ordering::Relaxed);
             }
             return None;

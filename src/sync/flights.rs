@@ -52,14 +52,14 @@ const PARTS: usize = if cfg!(expiry_loom) { 1 } else { 32 };
 
 type Part<K, V> = Mutex<HashMap<u64, Arc<Flight<K, V>>, RandomState>>;
 
-/// The table of flights; see the module's head.
+/// The table of flights.
 pub(crate) struct Flights<K, V> {
     parts: Box<[Part<K, V>]>,
     /// Number of flights in the table.
     in_table: AtomicU64,
 }
 
-/// See the module's head.
+/// One load of one key.
 pub(crate) struct Flight<K, V> {
     hash: u64,
     key: K,
@@ -88,7 +88,7 @@ struct State {
     polls: u64,
 }
 
-/// What a flight has come to.
+/// How a flight ended.
 pub(crate) enum Outcome<V> {
     Loaded(V),
     Failed(Arc<dyn Any + Send + Sync>),
@@ -97,7 +97,7 @@ pub(crate) enum Outcome<V> {
     Abandoned,
 }
 
-/// What a caller gets that wants to load.
+/// What [`Flights::begin`] gives a caller.
 pub(crate) enum Begun<'a, K, V> {
     /// The caller is the loader.
     Loader(Loading<'a, K, V>),
@@ -196,7 +196,7 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// As [`invalidate`](Self::invalidate), of all flights.
+    /// Invalidates all flights.
     pub(crate) fn invalidate_all(&self) {
         if !self.are_there() {
             return;
@@ -250,14 +250,13 @@ impl<K, V> Flight<K, V> {
         &self.key
     }
 
-    /// What it has come to, once it is over.
     pub(crate) fn outcome(&self) -> Option<&Outcome<V>> {
         self.outcome.get()
     }
 }
 
 impl<K, V> Begun<'_, K, V> {
-    /// Of a flight that another call has begun.
+    /// For a flight that another call has begun.
     fn of(flight: Arc<Flight<K, V>>, me: Option<thread::ThreadId>) -> Self {
         if me.is_some() && flight.loader == me {
             return Begun::Own;
@@ -284,8 +283,8 @@ impl<K, V> Loading<'_, K, V> {
         state.is_invalidated || self.flight.outcome().is_some()
     }
 
-    /// Ends the flight, and wakes what waits. If a waiting task has abandoned it, the outcome is
-    /// that of a flight of its own. The caller is unpinned.
+    /// Ends the flight, and wakes all that wait. If a waiting task has abandoned it, the returned
+    /// flight is a new one with this outcome. The caller is unpinned.
     pub(crate) fn end(self, outcome: Outcome<V>) -> Arc<Flight<K, V>>
     where
         K: Clone,
@@ -336,7 +335,8 @@ impl<K, V> Waiting<K, V> {
         self.flight.clone()
     }
 
-    /// Blocks this thread until the flight is over, which this returns, or until a moment.
+    /// Blocks this thread until the flight is over, or `until` has come. Returns whether it is
+    /// over.
     pub(crate) fn wait(&self, until: Option<Instant>) -> bool {
         let Flight { state, outcome, over, .. } = &*self.flight;
         let mut state = lock(state);

@@ -1,9 +1,9 @@
 //! The one door to atomics, cells, threads and pinning.
 //!
-//! Everything in the crate whose correctness depends on the memory model comes through
-//! here, so that a build with `--cfg expiry_loom` runs the very same code under the loom
-//! model checker. Statistics (counters that decide nothing) deliberately use
-//! [`core::sync::atomic`] in both builds: the checker would spend its time on them.
+//! Everything in the crate whose correctness depends on the memory model comes through here, so a
+//! build with `--cfg expiry_loom` runs the same code under the loom model checker. Statistics
+//! (counters that decide nothing) use [`core::sync::atomic`] in both builds: the checker would
+//! spend its time on them.
 
 #[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -50,8 +50,7 @@ pub(crate) fn prefetch_at<T>(place: *const T) {
     #[cfg(test)]
     counted::PREFETCHES.set(counted::PREFETCHES.get() + 1);
     #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
-    // SAFETY: prefetching has no effect but on speed, wherever it points, and SSE is part
-    // of x86_64.
+    // SAFETY: prefetching affects only speed, wherever it points, and SSE is part of x86_64.
     unsafe {
         use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
         _mm_prefetch::<_MM_HINT_T0>(place.cast());
@@ -87,8 +86,8 @@ pub(crate) mod steps {
         }
     }
 
-    /// From here on, and until this is called again, a thread steps back at a step for
-    /// which `stops` returns true.
+    /// From here on, until the next such call, a thread yields at each step for which `stops` is
+    /// true.
     pub(crate) fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
         STOPS.set(Some(Rc::new(stops)));
     }

@@ -21,21 +21,20 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// It looks after one store.
+    /// A thread that looks after one store.
     pub(crate) fn own(thread: Thread) -> Self {
         Sleeper { thread, call: None }
     }
 
-    /// It looks after many. Each time it wakes it takes the numbers of those that have woken it
-    /// from `calls`.
+    /// A thread that looks after many stores. Each time it wakes it takes from `calls` the numbers
+    /// of the stores that have woken it.
     pub(crate) fn shared(thread: Thread, number: u64, calls: Arc<Stack<u64>>) -> Self {
         Sleeper { thread, call: Some((number, calls)) }
     }
 
     pub(crate) fn wake(&self) {
-        // First: a thread that has been unparked finds the number.
-        // `w04_a_shared_reaper_is_woken_by_each_of_its_stores` fails with the two
-        // exchanged.
+        // First: an unparked thread must find the number.
+        // `w04_a_shared_reaper_is_woken_by_each_of_its_stores` fails with the two exchanged.
         if let Some((number, calls)) = &self.call {
             calls.push(*number);
         }
@@ -75,8 +74,8 @@ pub(crate) fn park(limit: Option<Duration>) {
 }
 
 /// Sleeps until woken, or not at all if the limit has passed. The model checker has no time: models
-/// let time pass by moving their clock and calling `Wakeup::timer_fires`. A sleep that neither ends
-/// is reported as a deadlock, which is what a lost wake-up is.
+/// move their clock and call `Wakeup::timer_fires`. It reports a sleep that neither ends as a
+/// deadlock, which is what a lost wake-up is.
 #[cfg(expiry_loom)]
 pub(crate) fn park(limit: Option<Duration>) {
     if limit != Some(Duration::ZERO) {
@@ -84,8 +83,7 @@ pub(crate) fn park(limit: Option<Duration>) {
     }
 }
 
-/// Sleeps for a moment. The user's threads call it: it leaves alone a wake-up that is meant for
-/// them.
+/// Sleeps for a moment. The user's threads call it: it consumes no wake-up that is meant for them.
 pub(crate) fn nap(time: Duration) {
     #[cfg(not(expiry_loom))]
     std::thread::sleep(time);
@@ -97,25 +95,23 @@ pub(crate) fn nap(time: Duration) {
 pub(crate) fn doze(limit: Duration) {
     #[cfg(not(expiry_loom))]
     park(Some(limit));
-    // A moment that others use.
+    // In a model the other threads have their turn.
     #[cfg(expiry_loom)]
     let _ = limit;
     #[cfg(expiry_loom)]
     loom::thread::yield_now();
 }
 
-/// Waiting for another thread that is busy, be it for an instruction or for seconds: first by
-/// turns, then by sleeps that grow.
-///
-/// A sleep takes an eighth of what has been waited, and [`LONGEST`] at most. So a wait ends late by
-/// an eighth of its length, and costs next to no processor.
+/// Back-off of a thread that waits for a busy one, be it for an instruction or for seconds. It
+/// yields first, then sleeps. A sleep takes an eighth of the time waited so far, and at most
+/// [`LONGEST`]: a wait ends late by an eighth of its length, and costs next to no processor.
 pub(crate) struct Backoff {
     turns: u32,
     #[cfg(not(expiry_loom))]
     began: Option<std::time::Instant>,
 }
 
-/// How often a waiting thread lets others have its turn before it sleeps.
+/// How often a waiting thread yields before it sleeps.
 #[cfg(not(expiry_loom))]
 const TURNS: u32 = 64;
 
@@ -125,7 +121,7 @@ const SHORTEST: Duration = Duration::from_micros(20);
 #[cfg(not(expiry_loom))]
 const LONGEST: Duration = Duration::from_millis(10);
 
-/// Longer than a thread that is not in a user's code is kept from going on.
+/// No thread outside a user's code is kept from going on for so long.
 #[cfg(not(expiry_loom))]
 const LONG: Duration = Duration::from_secs(1);
 
@@ -146,8 +142,7 @@ impl Backoff {
         false
     }
 
-    /// Lets some time pass. Not by parking: the caller's thread may have been unparked for reasons
-    /// of its own.
+    /// Yields or sleeps. It does not park: other code may have unparked the caller's thread.
     #[cfg(not(expiry_loom))]
     pub(crate) fn wait(&mut self) {
         if self.turns < TURNS {

@@ -3,8 +3,8 @@
 //! The child never gets what another thread held at the fork: no thread is left to give it back. So
 //! a holder marks what it holds with its process.
 
-/// A number, not zero, that a process has and its parent has not. A load, but for the first call of
-/// a process.
+/// A number, not zero, that a process has and its parent has not. Costs one load after the first
+/// call.
 #[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
 #[inline]
 pub(crate) fn current() -> u32 {

@@ -19,7 +19,7 @@ unsafe impl<T: Send> Sync for Stack<T> {}
 
 struct Link<T> {
     item: Kept<T>,
-    /// The one that was pushed before.
+    /// The link that was pushed before.
     next: *mut Link<T>,
 }
 

@@ -132,7 +132,7 @@ impl WaitSet {
         }
     }
 
-    /// Whether no task waits. The calling thread has changed what the tasks look at.
+    /// Whether no task waits. The caller has changed what the tasks look at before.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.registered.is_empty()
@@ -271,7 +271,7 @@ impl WaiterQueue {
         waited
     }
 
-    /// The task of that place waits no longer, and passes its token on, if it has one.
+    /// The task of that place waits no longer. If it has a token, this passes it on.
     pub(crate) fn deregister(&self, place: &mut Place) {
         if place.0.take().is_some_and(|task| !self.abandon(&task)) {
             self.pass_on();

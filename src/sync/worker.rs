@@ -5,7 +5,6 @@ use super::thread::{self, JoinHandle, Thread};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// See the module's head.
 pub(crate) struct Worker {
     /// Taken by the thread that joins it. Locked by shutdowns only.
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -25,8 +24,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    /// Starts a thread of this name. It runs in the span that the caller is in: what the builder's
-    /// thread was in says which store's thread this is.
+    /// Starts a thread of this name, in the caller's span, which says which store's thread it is.
     pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         #[cfg(feature = "tracing")]
         let span = tracing::Span::current();
@@ -44,7 +42,6 @@ impl Worker {
         })
     }
 
-    /// The worker's thread.
     pub(crate) fn thread(&self) -> &Thread {
         &self.thread
     }

@@ -205,14 +205,14 @@ mod linux {
         (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Where the counter can be trusted.
+    /// Called only where the counter can be trusted.
     #[inline(always)]
     pub(super) fn recent() -> u64 {
         // It has no destructor, so that it is there as long as the thread.
         RECENT.try_with(|recent| recent.reading(&SPAN, &System)).unwrap_or_else(|_| exact())
     }
 
-    /// How old what is [`recent`] may be; 0 if it must not be asked.
+    /// The lag of [`recent`]; 0 if it must not be called.
     pub(super) fn lag() -> u64 {
         u64::from(counter::is_trusted()) * crate::time::recent::RECENT
     }

@@ -1,16 +1,15 @@
-//! A reading of the exact clock that is remembered for as long as the processor's counter says that
-//! it is recent.
+//! A reading of the exact clock that is reused while the processor's counter says that it is
+//! recent.
 //!
 //! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last
 //! timer interrupt that was handled, and nothing bounds that. Where a hypervisor has taken away the
 //! processor whose turn it is, the others go on reading the old time, for 12 ms where the kernel's
 //! tick is 4. What is due by such a reading is due too early.
 //!
-//! Here each thread keeps the exact reading that it took last, and the counter from just before. As
-//! long as the counter has not gone further than a *span* since, that reading is the time;
-//! otherwise it is taken anew. So a reading is never ahead, and behind by at most what the counter
-//! takes for a span. A span is half of [`RECENT`]: it may have been measured, or the counter's rate
-//! may have changed, by a factor of two, and what is promised still holds.
+//! Here each thread keeps its last exact reading, and the counter from just before it. That reading
+//! is the time until the counter has gone further than a *span*; then the thread reads anew. So a
+//! reading is never ahead, and behind by a span at most. A span is half of [`RECENT`], so the
+//! promise holds even if its measurement or the counter's rate is off by a factor of two.
 //!
 //! * The span is measured once for the process, over [`WINDOW`], from a counter read after one
 //!   exact reading to one read before another: what comes in between makes it shorter, not longer.
@@ -26,13 +25,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How old a reading may be, in nanoseconds.
 pub(super) const RECENT: u64 = 1_000_000;
-/// How long the span is measured for at least, and at most: over a longer one the machine may have
-/// slept, which the counter and the clock do not take for the same.
+/// Shortest and longest measurement of the span. During a longer one the machine may have slept,
+/// which the counter and the clock count differently.
 const WINDOW: std::ops::RangeInclusive<u64> = 10_000_000..=1_000_000_000;
-/// No counter is faster than this: counts of a nanosecond.
+/// Counts per nanosecond that no counter exceeds.
 const FASTEST: u64 = 10;
 
-/// The two things that are read.
 pub(super) trait Sources {
     /// The processor's counter.
     fn counter(&self) -> u64;
@@ -49,18 +47,16 @@ impl Span {
     }
 }
 
-/// What a thread remembers.
 #[derive(Clone, Copy)]
 struct Memory {
     /// The exact reading, and the counter from before it.
     time: u64,
     at: u64,
     /// Where the measurement of the span begins: an exact reading, the counter from after it, and
-    /// what that had gone meanwhile.
+    /// how far the counter went during the reading.
     from: (u64, u64, u64),
 }
 
-/// A thread's clock.
 pub(super) struct Recent(Cell<Memory>);
 
 impl Recent {
@@ -101,9 +97,9 @@ impl Recent {
     }
 }
 
-/// How far a counter goes in half of [`RECENT`] that has gone `counts` in less than `elapsed`
-/// nanoseconds, the first reading of the clock having taken `width`. `None` if that is not to be
-/// believed.
+/// How far the counter goes in half of [`RECENT`], if it went `counts` in less than `elapsed`
+/// nanoseconds and the first reading of the clock took `width` counts. `None` if that is
+/// implausible.
 fn measured(elapsed: u64, counts: u64, width: u64) -> Option<u64> {
     let half = RECENT / 2;
     if !WINDOW.contains(&elapsed) || width > counts / 8 {
@@ -119,7 +115,6 @@ fn measured(elapsed: u64, counts: u64, width: u64) -> Option<u64> {
 pub(super) mod counter {
     use std::sync::OnceLock;
 
-    /// It, now.
     #[inline(always)]
     pub(in crate::time) fn read() -> u64 {
         // SAFETY: every processor of this architecture has it.
@@ -140,7 +135,7 @@ pub(super) mod counter {
         leaf(0x8000_0000).eax >= POWER && leaf(POWER).edx & 1 << 8 != 0
     }
 
-    /// One that is found to be unstable is no longer offered for a clock of high resolution.
+    /// The kernel no longer offers a counter that it found to be unstable for its fine clock.
     fn is_offered() -> bool {
         let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
         let offered = std::fs::read_to_string(path).unwrap_or_default();

@@ -20,7 +20,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 /// their distance from a tick that is known to be at most this far away.
 const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 
-/// Of the 40 bits: the tick that a lease cannot express.
+/// The one tick modulo 2^40 that a lease cannot express: these bits mean that it has no deadline.
 const LAST: u64 = (1 << 40) - 1;
 
 /// Conversion between a clock's nanoseconds and an engine's ticks.
@@ -52,7 +52,7 @@ impl Ticks {
         Ticks { coarsest: GRAINS.iter().rev().find(fits).copied().unwrap_or(1), ..self }
     }
 
-    /// How many ticks a deadline of so many nanoseconds is a multiple of.
+    /// Number of ticks that the deadline of a timeout of `after` nanoseconds is a multiple of.
     #[inline]
     pub(crate) fn grain(&self, after: u64) -> u64 {
         // Powers of two instead of a division.
@@ -66,17 +66,16 @@ impl Ticks {
         now.saturating_sub(self.start) / self.interval
     }
 
-    /// Whether `tick` has begun at clock reading `now`, as [`at`](Self::at) would say. A
-    /// multiplication, where that takes a division.
+    /// Whether `tick` has begun at clock reading `now`: [`at`](Self::at) without its division.
     #[inline]
     pub(crate) fn has_begun(&self, tick: u64, now: u64) -> bool {
         let begins = tick.checked_mul(self.interval);
         begins.is_some_and(|begins| begins <= now.saturating_sub(self.start))
     }
 
-    /// The first tick, of those that are a multiple of the [grain](Self::grain), that begins at or
-    /// after `now + after`: a deadline set to it is never early, and late by less than the grain.
-    /// One tick of 2^40 counts as the next: a lease means by it that there is no deadline.
+    /// The first multiple of the [grain](Self::grain) that begins at or after `now + after`: a
+    /// deadline set to it is never early, and late by less than the grain. [`LAST`] becomes the
+    /// tick after it.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
@@ -85,11 +84,9 @@ impl Ticks {
         tick.saturating_add(u64::from(tick & LAST == LAST))
     }
 
-    /// How many nanoseconds of the clock, from `now` on, a [`deadline`](Self::deadline) stays the
-    /// same.
+    /// The last clock reading from which `after` leads to this deadline.
     #[inline]
     pub(crate) fn same_deadline_until(&self, deadline: u64, after: u64) -> u64 {
-        // The last `now` for which (now - start + after) / interval is still `deadline` at most.
         self.start.saturating_add(deadline.saturating_mul(self.interval).saturating_sub(after))
     }
 
