@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// No slot: ids are smaller.
 const NONE: u32 = u32::MAX;
 
-/// See the module's head.
+/// The list of one stripe.
 pub(crate) struct Deferred {
     /// The slot on top, plus one; 0 if there is none.
     head: AtomicU64,
@@ -27,8 +27,8 @@ impl Deferred {
         Deferred { head: AtomicU64::new(0) }
     }
 
-    /// Puts slots in, which the caller has ended and owns: slot `first`, and those that it is
-    /// linked to, down to `last`. Whether the list was empty. Lock-free.
+    /// Pushes slots that the caller has ended and owns: slot `first`, and those that it is linked
+    /// to, down to `last`. Returns whether the list was empty. Lock-free.
     #[inline]
     pub(crate) fn push<P: Payload>(
         &self,
@@ -60,15 +60,15 @@ impl Deferred {
         }
     }
 
-    /// Whether nothing is in it; about.
+    /// Whether the list looked empty just then.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes all that is in it.
+    /// Takes the whole list.
     pub(crate) fn take(&self) -> Option<Chain> {
-        // The load saves the swap where there is nothing, as in most stripes. A push that it misses
-        // comes after it.
+        // The load saves the swap for an empty list, as most are. A push that it misses comes after
+        // it.
         if self.is_empty() {
             return None;
         }

@@ -3,7 +3,7 @@
 use super::memory::ZeroValid;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// What the reaper knows of a block without looking into it. All zero: nothing in it expires.
+/// Header of one block. All zero: nothing in it expires.
 #[repr(C, align(16))]
 pub(crate) struct Header {
     /// When something in the block next expires; see [`NextExpiration`].
@@ -17,10 +17,10 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Lets others own the block. The owner's.
+    /// Lets other threads own the block. Only its owner calls this.
     ///
-    /// Under loom by a swap: it does not know that a store comes after a swap which read what the
-    /// store's thread has seen.
+    /// Loom needs a swap: it does not know that a store comes after the swap that this thread has
+    /// read.
     pub(super) fn give_back(&self) {
         #[cfg(not(expiry_loom))]
         self.owned.store(false, Ordering::Release);
@@ -29,24 +29,24 @@ impl Header {
     }
 }
 
-/// A block's next expiration: a lower bound of the deadlines in it; and a *dirty bit*: something
+/// A block's next expiration, a lower bound of the deadlines in it, and a *dirty bit*: something
 /// may have been put in, or touched, since the driver looked.
 ///
-/// The word holds the *urgency*, the distance of the tick from the last possible one: zeroed memory
-/// reads "never", and earlier means greater. The dirty bit is the lowest bit. Inserter and reaper
-/// change this one word only by read-modify-writes. If the inserter's comes first in the
-/// modification order, the reaper's swap reads it, and the reaper sees the inserter's slot and the
-/// dirty bit. If the reaper's swap comes first, the inserter sees that it lowered "never", and
-/// notifies the reaper (W5, W11). Closing works the same way: after [`close`](Self::close) an
-/// inserter finds the block closed, before it the closer finds the slot (W8).
+/// The word holds the *urgency*, the distance of the tick from the last possible one: zero reads
+/// "never", and earlier means greater. The dirty bit is the lowest bit. Inserter and driver change
+/// the word only by read-modify-writes. If the inserter's comes first, the driver's swap reads it,
+/// and the driver sees the inserter's slot and the dirty bit. If the driver's swap comes first, the
+/// inserter sees that it lowered "never", and notifies the driver (W5, W11). Closing works the same
+/// way: after [`close`](Self::close) an inserter finds the block closed, before it the closer finds
+/// the slot (W8).
 pub(crate) struct NextExpiration(AtomicU64);
 
 /// What [`NextExpiration::lower`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lowered {
-    /// Something at least as early was known.
+    /// A tick at least as early was known.
     No,
-    /// The block's next expiration is now this one, and the caller notifies the reaper.
+    /// The block's next expiration is now this one, and the caller notifies the driver.
     Yes,
     /// The engine has shut down.
     Closed,
@@ -55,9 +55,9 @@ pub(crate) enum Lowered {
 /// What the driver finds when it looks at a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
-    /// Nothing in the block is due before this.
+    /// Nothing in the block is due before this tick.
     pub(crate) next: u64,
-    /// Something may have been put in, or touched, since the last look.
+    /// The dirty bit.
     pub(crate) news: bool,
 }
 
@@ -73,7 +73,7 @@ impl NextExpiration {
         NextExpiration(AtomicU64::new(0))
     }
 
-    /// Tick 0 would read as closed; it is as good as 1, which is due no later than the first
+    /// Tick 0 would read as closed. Tick 1 stands for it: that is due no later than the first
     /// advance.
     #[inline]
     fn urgency(tick: u64) -> u64 {
@@ -90,7 +90,7 @@ impl NextExpiration {
     }
 
     /// Makes the next expiration at most `tick`. Always one read-modify-write, also if nothing
-    /// changes: that is what orders it against [`take`](Self::take).
+    /// changes: that orders it against [`take`](Self::take).
     #[inline]
     pub(crate) fn lower(&self, tick: u64) -> Lowered {
         let urgency = Self::urgency(tick);
@@ -113,7 +113,7 @@ impl NextExpiration {
     }
 
     /// Whether [`lower`](Self::lower) would change nothing. The caller has a fence before this, and
-    /// relies on nothing else that this load has seen.
+    /// relies on nothing else that the load has seen.
     #[inline(always)]
     pub(crate) fn covers(&self, tick: u64) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl NextExpiration {
     }
 
     /// Takes the next expiration, and leaves "never" without the dirty bit. `None` if it was never,
-    /// or closed. Only the reaper calls this.
+    /// or closed. Only the driver calls this.
     pub(crate) fn take(&self) -> Option<Look> {
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
@@ -183,10 +183,10 @@ impl NextExpiration {
         Self::urgency(tick) < heard
     }
 
-    /// Sets a shard's next expiration to `tick`; its driver calls this, at the tick `now`. An
-    /// earlier one that is yet to come stays: its block may still be on its way. Returns the next
-    /// expiration; `None`, and leaves it as it was, if the dirty bit has been set since the last
-    /// call. `heard` is what the driver keeps of it.
+    /// Sets a shard's next expiration to `tick`. Only the shard's driver calls this, at the tick
+    /// `now`. An earlier one that is yet to come stays: its block may still be on its way. Returns
+    /// the next expiration. If the dirty bit has been set since the last call, returns `None` and
+    /// leaves the tick. `heard` is what the driver keeps of the word.
     pub(crate) fn raise(&self, heard: &mut u64, now: u64, tick: u64) -> Option<u64> {
         let named = Self::tick(*heard).filter(|&named| named > now);
         let next = named.map_or(tick, |named| named.min(tick));
@@ -209,7 +209,6 @@ impl NextExpiration {
         }
     }
 
-    /// The next expiration if there is one.
     #[inline]
     pub(crate) fn get(&self) -> Option<u64> {
         // survives: one word. The driver has taken it before, the reaper has announced, and a
@@ -217,9 +216,9 @@ impl NextExpiration {
         Self::known(self.0.load(Ordering::Acquire))
     }
 
-    /// As [`get`](Self::get), after a look at the stripes. A thread that has notified the driver
-    /// passes on, by its stripe, what it has reported. Loom does not see that edge: there this
-    /// reads the newest value.
+    /// [`get`](Self::get) after a look at the stripes. By its stripe a thread that has notified the
+    /// driver publishes what it has reported. Loom does not see that edge: there this reads the
+    /// newest value.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {
             // survives: stronger than needed: it is built for models only.

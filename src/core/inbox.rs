@@ -24,8 +24,8 @@ pub(crate) struct Inbox {
     head: AtomicU32,
 }
 
-/// What the driver has taken out and not yet looked at: a chain of blocks that are still flagged,
-/// and so are linked nowhere else.
+/// Blocks that the driver has taken out and not yet looked at. They are still flagged, so no other
+/// chain links them.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     next: u32,
@@ -44,7 +44,7 @@ impl Inbox {
         }
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // Ours alone between the flag and the swap below, whose Release publishes it.
+            // This thread's alone between the flag and the swap below, whose Release publishes it.
             header.link.store(head, Ordering::Relaxed);
             match self.head.compare_exchange_weak(
                 head,
@@ -58,9 +58,9 @@ impl Inbox {
         }
     }
 
-    /// Takes all that is in it. It is a read-modify-write even when the inbox is empty. After
-    /// announcing how long it will sleep the driver looks here once more: either it sees a push, or
-    /// the pusher sees the announcement (W4).
+    /// Takes all that is in it, by a read-modify-write even when it is empty. The driver looks here
+    /// once more after it has announced how long it will sleep: either it sees a push, or the
+    /// pusher sees the announcement (W4).
     pub(crate) fn take(&self) -> Taken {
         Taken { next: self.head.swap(0, Ordering::AcqRel) }
     }

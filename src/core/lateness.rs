@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Buckets of the histogram: powers of two of nanoseconds.
+/// Number of buckets.
 const BUCKETS: usize = 64;
 
 /// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
@@ -35,7 +35,7 @@ pub struct Lateness {
 }
 
 impl fmt::Debug for Lateness {
-    /// How many, and upper bounds of some quantiles.
+    /// The total, and upper bounds of some quantiles.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lateness")
             .field("total", &self.total())
@@ -53,7 +53,6 @@ impl Default for Lateness {
     }
 }
 
-/// Adds what another shard, or another store, has counted.
 impl AddAssign<&Lateness> for Lateness {
     fn add_assign(&mut self, other: &Lateness) {
         let len = self.counts.len().max(other.counts.len());
@@ -112,7 +111,6 @@ impl Counts {
         self.0[(late | 1).ilog2() as usize].add(1);
     }
 
-    /// What they have counted.
     pub(crate) fn read(&self) -> Lateness {
         Lateness { counts: self.0.iter().map(Counter::get).collect() }
     }

@@ -40,19 +40,18 @@
 //!
 //! The slot's generation changes with every claim of the slot and has 16 bits. A keyed entry's
 //! compare-and-swap under a pin never meets a later occupant, because no slot is reused under a
-//! pin. Without a pin (trees, handles) the swap could succeed on a later occupant, but only if two
-//! things happen. The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot,
-//! *and* the deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of
-//! 4096 at the least), so that takes at least 2^28 inserts by that thread's shard within one
-//! interval. (But see [`Slots::release`](super::slots::Slots::release): if a chunk's memory goes
-//! back while a slot in it is near the wrap, the generations of all its slots start over. A slot
-//! that has had few occupants then repeats its few generations.) An issued id carries 16 random
-//! bits on top (see [`IssuedId`]).
+//! pin. Without a pin (trees, handles) it could succeed on a later occupant if two things happen.
+//! The thread sleeps through a multiple of 2^16 - 1 occupancies of this one slot, *and* the
+//! deadline comes out the same in its 40 bits. Slots are reused in rotation (a chunk of 4096 at the
+//! least), so that takes at least 2^28 inserts by that thread's shard within one interval. (But if
+//! a chunk's memory goes back while a slot in it is near the wrap, the generations of all its slots
+//! start over: see [`Slots::release`](super::slots::Slots::release). A slot that has had few
+//! occupants then repeats its few generations.) An issued id has 16 random bits on top (see
+//! [`IssuedId`]).
 //!
-//! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. A renewal looks
-//! at the lease and then swaps it. If other renewals have meanwhile lowered the lease and brought
-//! it back to the same tick, the swap fails. What remains possible: a multiple of 8 others lower
-//! the lease, and one brings it back to that very tick.
+//! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. So a renewal's
+//! swap fails if others have lowered the lease since its look and brought it back to the same tick.
+//! It could succeed only after a multiple of 8 such lowerings.
 //!
 //! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
@@ -66,7 +65,7 @@ use crate::time::NEVER;
 pub(crate) const GENERATION_BITS: u32 = 16;
 const GENERATION_SHIFT: u32 = 8;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
-/// One renewal that has lowered the deadline, and all that are counted.
+/// One renewal that has lowered the deadline, and the mask of their count.
 const LOWERED_ONE: u64 = 1 << 4;
 const LOWERED_MASK: u64 = 7 << 4;
 /// The entry has been used since the last sweep.
@@ -74,14 +73,14 @@ const USED: u64 = 1 << 7;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
-/// Bit of a lease that names a slot: two holders keep the lease's own slot.
+/// Bit of a lease with a link: two holders keep the lease's own slot.
 const HELD_TWICE: u64 = 1 << 63;
 
 /// What a slot is doing. See the module's head for the transitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum State {
-    /// No thread's. All zero bits, so fresh memory is free slots.
+    /// No thread owns it. All zero bits, so fresh memory is free slots.
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
@@ -170,7 +169,7 @@ impl Lease {
 
     #[inline]
     pub(crate) fn state(self) -> State {
-        // One comparison: all but the last are what they stand for.
+        // One comparison: every value but the last is its state.
         match self.0 & 15 {
             0 => State::Free,
             1 => State::Early,
@@ -201,7 +200,6 @@ impl Lease {
         states >> (self.0 & 15) & 1 != 0
     }
 
-    /// Whether this is its state.
     #[inline(always)]
     pub(crate) fn is(self, state: State) -> bool {
         self.0 & 15 == state as u64
@@ -230,7 +228,7 @@ impl Lease {
         Lease(self.0 & !USED)
     }
 
-    /// The same lease with another deadline. Each nearer one is counted.
+    /// The same lease with another deadline. A nearer one counts in `lowered`.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: u64) -> Self {
         let lowered = u64::from(self.is_after(deadline)) * LOWERED_ONE;
@@ -239,20 +237,20 @@ impl Lease {
         Lease(Self::pack(deadline) << DEADLINE_SHIFT | kept | counted)
     }
 
-    /// As [`with_deadline`](Self::with_deadline), of a deadline that is not nearer.
+    /// [`with_deadline`](Self::with_deadline) for a deadline that is not nearer: it counts nothing.
     #[inline(always)]
     pub(crate) fn with_later(self, deadline: u64) -> Self {
         Lease(Self::pack(deadline) << DEADLINE_SHIFT | self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT))
     }
 
-    /// The same occupancy, in a state in which the lease names another slot instead of a deadline.
+    /// The same occupancy, in a state in which the lease has a link instead of a deadline.
     #[inline]
     pub(crate) fn with_link(self, state: State, link: u32) -> Self {
         let generation = self.0 & (u64::from(GENERATION_MASK) << GENERATION_SHIFT);
         Lease(u64::from(link) << DEADLINE_SHIFT | generation | state as u64)
     }
 
-    /// The slot that the lease names, if it names one.
+    /// The slot that a lease with a link names.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // a link has 32 bits
     pub(crate) fn link(self) -> u32 {
@@ -286,7 +284,7 @@ impl Lease {
         Lease(u64::from(generation) << GENERATION_SHIFT)
     }
 
-    /// The full deadline, given a tick that it is not before (and less than 2^40 ticks after).
+    /// The full deadline, given a tick at most 2^40 - 1 ticks before it.
     #[inline]
     pub(crate) fn deadline_from(self, not_before: u64) -> u64 {
         let packed = self.0 >> DEADLINE_SHIFT;
@@ -297,7 +295,7 @@ impl Lease {
         not_before.saturating_add(ahead)
     }
 
-    /// The full deadline, given a tick that it is less than 2^39 ticks away from, on either side.
+    /// The full deadline, given a tick less than 2^39 ticks away from it, on either side.
     #[inline]
     pub(crate) fn deadline_near(self, tick: u64) -> u64 {
         let half = 1 << (DEADLINE_BITS - 1);
@@ -309,7 +307,7 @@ impl Lease {
         }
     }
 
-    /// Whether the lease ends after this tick, which it is less than 2^39 ticks away from.
+    /// Whether the deadline is after this tick, which is less than 2^39 ticks away from it.
     #[inline]
     pub(crate) fn is_after(self, tick: u64) -> bool {
         self.deadline_near(tick) > tick

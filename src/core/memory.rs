@@ -59,7 +59,7 @@ mod imp {
             Self::map_with(length, |_| {})
         }
 
-        /// As [`map`](Self::map), for an owner that is going to fill it.
+        /// [`map`](Self::map) for an owner that is going to fill the array.
         pub(crate) fn map_filled(length: usize) -> Result<Self, OutOfMemory> {
             let layout = Self::layout(length)?;
             if (1..=SMALL).contains(&layout.size()) {
@@ -86,7 +86,7 @@ mod imp {
             let mut options = MmapOptions::new();
             set(options.len(Self::layout(length)?.size().max(1)));
             let map = options.map_anon().map_err(|_| OutOfMemory)?;
-            // What lies there is atomics, so sharing it is all that is ever done.
+            // Only atomics lie there, so the pointer is only ever used to share.
             let at = map.as_ptr().cast_mut().cast::<T>();
             debug_assert_eq!(at as usize % std::mem::align_of::<T>(), 0);
             let zeroed = Zeroed { at, length, map: Some(map) };
@@ -109,7 +109,6 @@ mod imp {
             let _ = huge;
         }
 
-        /// Where the array begins.
         pub(crate) fn as_ptr(&self) -> *mut T {
             self.at
         }
@@ -121,9 +120,9 @@ mod imp {
             unsafe { std::slice::from_raw_parts(self.at, self.length) }
         }
 
-        /// Lets the whole pages of a mapping in `range` go, and zeroes the rest of it in place: all
-        /// of it reads as zeroes afterwards. Where the platform has no such call, all of it is
-        /// zeroed in place.
+        /// Makes all of `range` read as zeroes. The whole pages of a mapping in it go back to the
+        /// system, and the rest is zeroed in place; so is all of it where the platform has no such
+        /// call.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
             self.release_pages(range, page_size());
@@ -135,8 +134,8 @@ mod imp {
             self.as_slice()[range].iter().for_each(T::zero);
         }
 
-        /// As [`release`](Self::release), with pages of this many bytes. Neither end of the range
-        /// need lie between two pages: values beyond it, which share a page with it, are live.
+        /// [`release`](Self::release), with pages of this many bytes. Live values beyond the range
+        /// may share its first and last page.
         #[cfg(target_os = "linux")]
         fn release_pages(&self, range: Range<usize>, page: usize) {
             let size = std::mem::size_of::<T>();

@@ -12,9 +12,8 @@
 //! expiration. [`engine`] claims slots, ends them, and drives their expiry: one driver at a time
 //! (the reaper thread, or a thread that polls) keeps a wheel of blocks per shard. Inserting threads
 //! notify it of earlier deadlines through the [`inbox`]. [`index`] finds hashed keys. [`threads`]
-//! has the stripes: what each thread keeps to itself. A stripe holds the thread's [`pins`] and its
-//! list of slots that are not free yet ([`deferred`]). [`memory`] maps zeroed pages and gives them
-//! back.
+//! has the stripes: what each thread keeps to itself, such as its [`pins`] and its list of slots
+//! that are not free yet ([`deferred`]). [`memory`] maps zeroed pages and gives them back.
 
 pub(crate) mod deferred;
 pub(crate) mod engine;

@@ -29,7 +29,7 @@ pub(crate) struct Vacant<'a, P: Payload> {
 }
 
 impl<'a, P: Payload> Vacant<'a, P> {
-    /// The caller has claimed the slot from a block that it owns.
+    /// Called for a slot that the caller has claimed from a block that it owns.
     #[inline(always)]
     pub(super) fn claimed(id: u32, generation: u32, spot: Spot<'a, P>) -> Self {
         Vacant { id, generation, spot }
@@ -40,7 +40,6 @@ impl<'a, P: Payload> Vacant<'a, P> {
         self.id
     }
 
-    /// The generation of the slot's next occupant.
     #[inline(always)]
     pub(crate) fn generation(&self) -> u32 {
         self.generation
@@ -66,7 +65,7 @@ impl<P: Payload> Vacant<'_, P> {
         self.spot.slot.set_lease(Lease::new(State::Dead, self.generation, 0));
     }
 
-    /// The slot is free again.
+    /// Makes the slot free again.
     #[cfg(feature = "async")]
     pub(super) fn free(self) {
         self.spot.slot.set_lease(Lease::free(self.generation));
@@ -91,8 +90,8 @@ impl<'a, T: 'static, X: ZeroValid + 'static, const STAY: bool> Vacant<'a, Owned<
     }
 }
 
-/// A slot with a payload and a lease, which the index does not name yet. In a store that goes by
-/// its index ([`Frontend::may_end`](super::engine::Frontend::may_end)) no other thread ends it.
+/// A slot with a payload and a lease that the index does not name yet. In a store that goes by its
+/// index ([`Frontend::may_end`](super::engine::Frontend::may_end)) no other thread ends it.
 #[must_use]
 pub(crate) struct Unnamed<'a, P: Payload>(Occupant<'a, P>);
 
@@ -170,13 +169,12 @@ impl<'a, P: Payload> Ended<'a, P> {
         self.slot
     }
 
-    /// The lease that has ended.
     #[inline(always)]
     pub(crate) fn lease(&self) -> Lease {
         self.lease
     }
 
-    /// The slot is free from here on.
+    /// Makes the slot free.
     #[inline(always)]
     pub(crate) fn free(self) {
         self.slot.set_lease(Lease::free(self.lease.generation()));

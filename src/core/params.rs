@@ -4,7 +4,6 @@
 /// Slots in a block: what one entry of a wheel stands for, and what one look of the reaper covers.
 pub(crate) const BLOCK: usize = if cfg!(expiry_loom) { 2 } else { 16 };
 
-/// The same, to count slots' ids by.
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) const BLOCK_U32: u32 = BLOCK as u32;
 

@@ -3,11 +3,9 @@
 use super::threads::{boxed, publish, unbox};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// One thread's values of each shard, made for [`GROUP`] shards at a time when one of them is first
-/// counted at.
-///
-/// A thread that calls a store with 256 shards once pays for one group of them. Finding a value
-/// costs what it costs in a boxed slice: one load, and a sum.
+/// One thread's value of each shard. [`GROUP`] of them are made when the thread first counts at one
+/// of their shards, so one call of a store with 256 shards pays for one group. Finding a value
+/// costs one load and a sum, as in a boxed slice.
 pub(crate) struct PerShard<C> {
     shards: usize,
     /// The values of the shards from `GROUP * n` on; null until made.
@@ -26,14 +24,13 @@ impl<C> PerShard<C> {
         PerShard { shards, groups: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())) }
     }
 
-    /// The number of values in each group: all groups are whole, or there is one only.
+    /// The number of values in each group: all groups are full, or there is only one.
     #[inline(always)]
     fn len(&self) -> usize {
         self.shards.min(GROUP)
     }
 
-    /// The values of a shard, for a reader: `None` if the thread has never counted at it or its
-    /// neighbours.
+    /// The value of a shard, for a reader: `None` if its group has not been made.
     pub(crate) fn get(&self, shard: usize) -> Option<&C> {
         assert!(shard < self.shards);
         // Acquire: a thread that sums the counters reads a group that another thread has made.
@@ -57,7 +54,7 @@ impl<C: Default> PerShard<C> {
     }
 }
 
-/// The values of a shard, for the thread that counts.
+/// The value of a shard, for the thread that counts.
 impl<C: Default> std::ops::Index<usize> for PerShard<C> {
     type Output = C;
 

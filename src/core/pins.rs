@@ -1,5 +1,5 @@
-//! Pins: a pinned thread may look at payloads, and the driver waits for it before it reuses what it
-//! may see.
+//! Pins: a pinned thread may look at payloads. The driver reuses what such a thread may see only
+//! after the thread has unpinned.
 //!
 //! Two things wait until no thread can be looking at them: the slots of ended entries (W15), and a
 //! retired table of an index, in which a stale publisher's compare-and-swap could succeed once the
@@ -7,8 +7,8 @@
 //!
 //! The end of a wait sets a flag, and runs no user code. Each engine has its own crossbeam-epoch
 //! domain, so a thread that stays pinned in one store holds back no other store's memory. A
-//! thread's handle to the domain lies in its *seat*, a stripe, and goes to the next thread that
-//! gets the stripe. Under loom [`crate::sync::epoch`] stands in.
+//! thread's handle to the domain lies in its *seat*, a stripe that goes with the handle to the next
+//! thread of the same index. Under loom [`crate::sync::epoch`] stands in.
 
 #[cfg(not(expiry_loom))]
 use super::threads::Vacant;
@@ -25,26 +25,25 @@ use std::cell::UnsafeCell;
 #[cfg(not(expiry_loom))]
 use std::sync::Arc;
 
-/// How often a thread advances the epoch where it asks whether a period is over: one ends after two
-/// or three advances, if no thread is pinned meanwhile.
+/// How often a thread that asks whether a grace period is over advances the epoch. A period ends
+/// after two or three advances, if no thread is pinned meanwhile.
 pub(super) const TURNS: usize = if cfg!(expiry_loom) { 2 } else { 8 };
 
-/// Where a thread's handle to the domain is kept.
+/// A thread's handle to the domain.
 struct Seat(UnsafeCell<Option<LocalHandle>>);
 
 // SAFETY: only the thread that has the seat's index touches the handle. A handle is plain memory
-// that two threads must not use at a time; the next thread that gets the index sees what the last
-// one did.
+// that two threads must not use at a time; the index's next thread sees what the last one did.
 unsafe impl Sync for Seat {}
 // SAFETY: as above.
 unsafe impl Send for Seat {}
 
-/// See the module's head.
+/// The domain of an engine, and its threads' seats.
 pub(crate) struct Pins {
     seats: Stripes<Seat>,
     domain: Collector,
-    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread did not let
-    /// it end.
+    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread kept it from
+    /// ending.
     asked: Exclusive<Option<Wait>>,
 }
 
@@ -62,8 +61,8 @@ impl Pin {
         &self.index
     }
 
-    /// Runs `f` after all threads that are pinned now have unpinned, on a thread that pins, unpins
-    /// or turns then; so `f` must not run users' code.
+    /// Runs `f` after all threads that are pinned now have unpinned. A thread that pins, unpins or
+    /// turns runs it, so `f` must not run users' code.
     pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
         self.guard.defer(f);
         self.guard.flush();
@@ -76,8 +75,8 @@ impl Pins {
         Pins { seats, domain: Collector::new(), asked: Exclusive::new(None) }
     }
 
-    /// Keeps what this thread finds from here on: no slot that another thread can find now is freed
-    /// while this lives. One pin inside another costs next to nothing.
+    /// Keeps what this thread finds from here on: while this lives, no slot that another thread can
+    /// find now is freed. A pin inside another costs next to nothing.
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
         let index = hold();
@@ -96,7 +95,7 @@ impl Pins {
         seat.insert(self.domain.register()).pin()
     }
 
-    /// Empties the seats of threads that have ended: each turn looks at all handles in the domain.
+    /// Empties the seats of ended threads, because each turn looks at all handles in the domain.
     #[cfg(not(expiry_loom))]
     pub(crate) fn clear_seats(&self) {
         for (index, seat) in self.seats.indexed() {
@@ -127,11 +126,11 @@ impl Pins {
         is_over()
     }
 
-    /// Whether no other thread is pinned that was when this began: none can be looking at what the
-    /// caller took out of the index before. `false` also while another thread asks.
+    /// Whether all threads that were pinned when this began have unpinned: none can be looking at
+    /// what the caller took out of the index before. Also `false` while another thread asks.
     ///
-    /// A wait costs memory until it is over. So a wait that a pinned thread does not let end is
-    /// kept, and the next caller asks it before it begins its own.
+    /// A wait costs memory until it is over. So an unfinished one is kept, and the next caller asks
+    /// it before it begins its own.
     pub(crate) fn is_unobserved(&self) -> bool {
         let is_over = |wait: &mut Wait| self.turn_until(|| wait.is_over(self));
         let unobserved = self.asked.enter(|asked| {
@@ -147,16 +146,16 @@ impl Pins {
     }
 }
 
-/// How many grace periods a slot waits for that was in an index: while a table is migrated, the
-/// copy in the migrating thread's hand may still name a retired slot (`core::index`). That thread
-/// has been pinned since before the slot was retired, so the first period ends after it has mended
-/// the copy. A reader that found the slot by the copy pinned before that, so the second period ends
-/// after the reader has unpinned.
+/// Number of grace periods that a slot waits for that was in an index. While a table is migrated,
+/// the migrating thread's copy may still name a retired slot (`core::index`). That thread has been
+/// pinned since before the slot was retired, so the first period ends after it has mended the copy.
+/// A reader that found the slot by the copy pinned before that, so the second ends after the reader
+/// has unpinned.
 pub(crate) const PERIODS: usize = 2;
 
 /// A wait for some grace periods, one after the other.
 pub(crate) struct Wait {
-    /// How many are left, with the one that is under way.
+    /// How many are left, counting the one under way.
     left: usize,
     /// Set when that one is over.
     passed: Arc<AtomicBool>,
@@ -175,7 +174,7 @@ impl Wait {
         self.left == PERIODS
     }
 
-    /// Whether all are over. Begins the next one where one is.
+    /// Whether all are over. If one is, begins the next.
     pub(crate) fn is_over(&mut self, pins: &Pins) -> bool {
         while self.passed.load(Ordering::Acquire) {
             if self.left == 1 {

@@ -13,12 +13,12 @@ use crate::time::{nanos, NEVER};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-/// What the reaper is ordered to do. The ordering thread then calls the engine's waker.
+/// Orders to the reaper. The ordering thread calls the engine's waker afterwards.
 pub(crate) struct Orders {
     stop: AtomicBool,
     began: Instant,
-    /// The reaper stops when nothing is left, and at the latest so many nanoseconds after `began`.
-    /// [`NEVER`]: no thread has ordered that.
+    /// Nanoseconds after `began` by which the reaper stops even if something is left; it stops
+    /// earlier when nothing is. [`NEVER`]: no thread has ordered a drain.
     drain: AtomicU64,
     /// Tasks wait for the last entry's end: the reaper is to wake them after its next round.
     look: AtomicBool,
@@ -36,7 +36,7 @@ impl Orders {
         }
     }
 
-    /// It is to stop after this round.
+    /// Orders the reaper to stop after this round.
     pub(crate) fn stop(&self) {
         // survives: as `is_to_stop`, whose other side it is.
         self.stop.store(true, Ordering::Release);
@@ -48,8 +48,8 @@ impl Orders {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// It is to stop when nothing is left, or when this has passed. Of several limits the shortest
-    /// counts.
+    /// Orders the reaper to stop when nothing is left, or when `limit` has passed. The shortest
+    /// limit counts.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
@@ -57,7 +57,7 @@ impl Orders {
         self.drain.fetch_min(until, std::sync::atomic::Ordering::Release);
     }
 
-    /// What is left of the time to drain, if it is to.
+    /// What is left of the time to drain, if that has been ordered.
     fn drains(&self) -> Option<Duration> {
         // Acquire pairs with `drain`: the reaper must find the roots that the asking thread had
         // begun, or it has nothing to wait for, and cancels.
@@ -66,8 +66,8 @@ impl Orders {
         (until != NEVER).then(|| Duration::from_nanos(until).saturating_sub(self.began.elapsed()))
     }
 
-    /// It is to wake the tasks that wait for the last entry's end, after its next round. A task
-    /// that finds something left orders it again.
+    /// Orders the reaper to wake, after its next round, the tasks that wait for the last entry's
+    /// end. A task that finds something left orders it again.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn look(&self) {
         // survives: no model orders this. The fences of `WaitSet::register` and of
@@ -79,7 +79,7 @@ impl Orders {
         self.look.load(Ordering::Acquire)
     }
 
-    /// It has done all that it had to.
+    /// Reports that the reaper has done all that it had to.
     pub(crate) fn end(&self) {
         // survives: a closed engine has passed the fence of `Admission::parted`; what follows goes
         // by a lock and by the fence in `Listeners::finish`. Kept: this report must not rest on
@@ -116,8 +116,8 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Does a round at `engine`, or closes it, as `orders` say. A clock that panics ends that, and not
-/// the reaper, which tries again later.
+/// Does a round at `engine`, or closes it, as `orders` say. A panic of the clock ends the round,
+/// and the reaper tries again later.
 pub(crate) fn drive<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,
@@ -153,7 +153,7 @@ pub(crate) fn drive<P: Payload, C>(
     if let Some(limit) = drains {
         return Next::Pause(limit.min(LOOK));
     }
-    // A thread that drives a shard that this round has left out wakes it if that is needed. Orders
+    // A thread that drives a shard that this round has left out wakes the reaper if needed. Orders
     // are read once more: a listener that parks takes the token of the wake-up that came with them.
     // `an_order_to_drain_beside_a_handler_that_parks` fails without that.
     let next = round.next.unwrap_or(NEVER);

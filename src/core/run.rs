@@ -1,10 +1,9 @@
-//! Runs: slots that lie one after the other.
+//! Runs: slots that lie one after the other in memory.
 
 use super::prefetch_at;
 use super::slot::{copies, units, Payload, Slot, Unit};
 use std::marker::PhantomData;
 
-/// Slots that lie one after the other.
 pub(crate) struct Run<'a, P: Payload> {
     first: *const Unit<P>,
     length: usize,
@@ -21,18 +20,16 @@ unsafe impl<P: Payload> Sync for Run<'_, P> {}
 impl<'a, P: Payload> Run<'a, P> {
     /// # Safety
     ///
-    /// From `first` on there are so many slots, for `'a`.
+    /// From `first` on there are `length` slots, for `'a`.
     #[inline]
     pub(super) unsafe fn new(first: *const Unit<P>, length: usize) -> Self {
         Run { first, length, _slots: PhantomData }
     }
 
-    /// No slots.
     pub(crate) fn empty() -> Self {
         Run { first: std::ptr::null(), length: 0, _slots: PhantomData }
     }
 
-    /// The slot at a place.
     #[inline(always)]
     pub(crate) fn get(self, at: usize) -> Option<Slot<'a, P>> {
         if at >= self.length {
@@ -47,7 +44,7 @@ impl<'a, P: Payload> Run<'a, P> {
         (0..self.length).filter_map(move |at| self.get(at))
     }
 
-    /// Starts fetching them.
+    /// Starts fetching the slots into the cache.
     #[inline]
     pub(crate) fn prefetch(self) {
         let bytes = self.length * units::<P>() * std::mem::size_of::<Unit<P>>();

@@ -1,17 +1,16 @@
 //! One value for each shard of an engine.
 
-/// The values of an engine's shards, whose number is a power of two. An index counts modulo that
-/// number, so that each one names a shard.
+/// The values of an engine's shards. An index counts modulo their number, a power of two, so each
+/// index names a shard.
 pub(crate) struct Shards<T> {
     values: Box<[T]>,
-    /// The last shard's number.
     last: usize,
 }
 
 impl<T> Shards<T> {
     /// # Panics
     ///
-    /// Their number is no power of two.
+    /// The number of values is no power of two.
     pub(crate) fn new(values: Box<[T]>) -> Self {
         assert!(values.len().is_power_of_two());
         Shards { last: values.len() - 1, values }
@@ -38,7 +37,7 @@ impl<T> std::ops::Index<usize> for Shards<T> {
 
     #[inline(always)]
     fn index(&self, shard: usize) -> &T {
-        // SAFETY: the remainder by the length.
+        // SAFETY: `shard` is less than the length.
         unsafe { self.values.get_unchecked(self.shard(shard)) }
     }
 }

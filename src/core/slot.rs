@@ -7,15 +7,14 @@
 //! A store type chooses its payload. There are two kinds:
 //!
 //! * [`Fields`]: a struct of atomics, which any thread may read at any time (ack trees, wakers).
-//! * [`Owned<T>`](super::value::Owned): a plain value. The thread that claimed the slot writes it.
-//!   Any thread may read it while it is pinned and has found the slot published. The thread that
-//!   ended the slot, or the driver, which got it from the deferred-free list, takes it.
+//! * [`Owned<T>`](super::value::Owned): a plain value. The claiming thread writes it. Any thread
+//!   may read it while it is pinned and has found the slot published. The thread that ended the
+//!   slot takes it, or the driver, which has the slot from the deferred-free list.
 //!
-//! A tree's slot has both: atomics, and behind them a value that no thread reads in its place.
+//! A tree's slot has both: atomics, and behind them a value that no thread reads in place.
 //!
-//! Slots lie at a *stride* that is computed from the payload's size, because a Rust type cannot be
-//! chosen by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom
-//! checks.
+//! Slots lie at a *stride* computed from the payload's size, because a Rust type cannot be chosen
+//! by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom checks.
 
 use super::lease::Lease;
 use super::memory::ZeroValid;
@@ -35,10 +34,10 @@ pub(crate) unsafe trait Payload: Sized + 'static {
     const ALIGN: usize;
     /// A word beside each slot, in an array of its own: 16 of them share a cache line or two.
     type Note: Note;
-    /// Whether the notes stay when a chunk's memory goes back. Each then counts the times that its
+    /// Whether the notes stay when a chunk's memory goes back. Each then counts how often its
     /// slot's generations have started over.
     const NOTES_STAY: bool = false;
-    /// What few slots need, in an array of its own, whose pages exist once they have been written.
+    /// What few slots need, in an array of its own: a page of it exists once it has been written.
     type Term: ZeroValid;
     /// What stands for the payload under loom.
     #[cfg(expiry_loom)]
@@ -77,7 +76,7 @@ impl Note for AtomicU64 {
     }
 }
 
-/// Nothing: of payloads of which no slot is forwarded.
+/// For payloads whose slots are never forwarded.
 impl Note for () {
     fn set_link(&self, _: u32) {}
 
@@ -95,7 +94,7 @@ const fn layout<P: Payload>() -> (usize, usize) {
     (offset, (offset + P::SIZE).next_multiple_of(align))
 }
 
-/// What a slot array consists of: words of 8 bytes, [`units`] to a slot. Under loom: slots.
+/// A slot array's element: a word of 8 bytes, [`units`] to a slot. Under loom: a slot.
 #[cfg(not(expiry_loom))]
 #[repr(C)]
 pub(crate) struct Unit<P> {
@@ -133,15 +132,13 @@ pub(crate) const fn units<P: Payload>() -> usize {
     1
 }
 
-/// A slot of a store that lives for `'a`. It is copied freely: the slot's lease says which thread
-/// owns it.
+/// A slot of a store that lives for `'a`. Copied freely: the lease says which thread owns it.
 pub(crate) struct Slot<'a, P: Payload> {
     at: *const Unit<P>,
     _slots: PhantomData<&'a Unit<P>>,
 }
 
-/// `Clone` and `Copy` of what names a slot, whatever its payload: a derived one would ask it of
-/// that, too.
+/// `Clone` and `Copy` of what names a slot. Derived ones would ask the same of the payload.
 macro_rules! copies {
     ($type:ident) => {
         impl<P: $crate::core::slot::Payload> Clone for $type<'_, P> {
@@ -173,7 +170,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         Slot { at, _slots: PhantomData }
     }
 
-    /// Its address, to be fetched into the cache.
+    /// Its address, for a prefetch.
     #[inline(always)]
     pub(crate) fn address(self) -> *const u8 {
         self.at.cast()
@@ -185,14 +182,14 @@ impl<'a, P: Payload> Slot<'a, P> {
         unsafe { &(*self.at).lease }
     }
 
-    /// The lease as it is. Acquire pairs with the Release of the thread that published it: the
-    /// payload is there.
+    /// The lease. Acquire pairs with the Release of the thread that published it: the payload is
+    /// there.
     #[inline(always)]
     pub(crate) fn lease(self) -> Lease {
         Lease(self.word().load(Ordering::Acquire))
     }
 
-    /// The lease, of which nothing is followed.
+    /// The lease, for a caller that follows nothing in it.
     #[inline(always)]
     pub(crate) fn lease_relaxed(self) -> Lease {
         Lease(self.word().load(Ordering::Relaxed))
@@ -204,7 +201,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         Lease(self.word().fetch_add(0, Ordering::AcqRel))
     }
 
-    /// Moves the lease on if it is still `from`.
+    /// Replaces the lease if it is still `from`; else returns what it is.
     #[inline]
     pub(crate) fn swap_lease(self, from: Lease, to: Lease) -> Result<(), Lease> {
         self.word()
@@ -213,8 +210,7 @@ impl<'a, P: Payload> Slot<'a, P> {
             .map_err(Lease)
     }
 
-    /// Ends the occupancy of this lease. It succeeds for one caller, which owns the slot alone from
-    /// here on.
+    /// Ends the occupancy of this lease. One caller succeeds, and owns the slot alone from here on.
     #[inline]
     pub(crate) fn end(self, lease: Lease) -> Result<(), Lease> {
         self.swap_lease(lease, lease.ended())
@@ -226,7 +222,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.word().store(lease.0, Ordering::Release);
     }
 
-    /// Makes the lease of a slot that the caller has ended name the next one of a list. Another
+    /// Makes the lease of a slot that the caller has ended name the next slot of a list. Another
     /// thread may be at [`lease_in_order`](Self::lease_in_order), which changes nothing.
     #[inline(always)]
     pub(crate) fn set_link(self, lease: Lease) {
@@ -239,23 +235,24 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.word().swap(lease.0, Ordering::AcqRel);
     }
 
-    /// Notes that a second holder keeps this slot, which has ended. The caller is its one holder:
+    /// Notes that a second holder keeps this slot, which has ended. The caller is its only holder:
     /// no other thread changes the lease.
     pub(crate) fn hold_twice(self) {
         self.set_lease(self.lease_relaxed().held_twice());
     }
 
-    /// Whether the other one of two holders still keeps the slot. Acquire pairs with
+    /// Whether the other of two holders still keeps the slot. Acquire pairs with
     /// [`let_go`](Self::let_go): that holder's reads of the payload come before.
     pub(crate) fn is_held_twice(self) -> bool {
         self.lease().is_held_twice()
     }
 
-    /// One of two holders lets go. Returns whether the other one has let go before, so that the
-    /// caller owns the slot alone. A read-modify-write, so of two that meet one is the last.
+    /// One of two holders lets go. Returns whether the other one had let go before: the caller then
+    /// owns the slot alone. A read-modify-write: of two holders that let go at once one is the
+    /// last.
     pub(crate) fn let_go(self) -> bool {
-        // Release: this holder's reads of the payload come before the other one's end of it.
-        // Acquire: the same the other way round.
+        // Release and Acquire: each holder's reads of the payload come before the other one's end
+        // of it.
         let before = self.word().fetch_and(Lease::HELD_ONCE, Ordering::AcqRel);
         !Lease(before).is_held_twice()
     }
@@ -287,7 +284,6 @@ pub(crate) unsafe trait Fields: Payload + Sync {
 }
 
 impl<'a, P: Fields> Slot<'a, P> {
-    /// The payload.
     #[inline(always)]
     pub(crate) fn fields(self) -> &'a P {
         P::of(self)
@@ -313,7 +309,6 @@ impl<P: Payload> Slot<'_, P> {
 
 #[cfg(expiry_loom)]
 impl<P: Payload<Cell = P>> Slot<'_, P> {
-    /// See the other one.
     pub(crate) unsafe fn as_fields<'a>(self) -> &'a P
     where
         Self: 'a,

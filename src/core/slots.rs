@@ -54,7 +54,7 @@ impl<P: Payload> Segment<P> {
     /// would otherwise take 2 MiB with the first of them.
     fn map(chunks: usize, first: bool) -> Result<Self, OutOfMemory> {
         let mut bases = Vec::new();
-        // Exactly, so that a box of it is the same allocation.
+        // With its exact capacity the vector becomes a box without a new allocation.
         bases.try_reserve_exact(chunks).map_err(|_| OutOfMemory)?;
         bases.extend((0..chunks).map(|_| AtomicU32::new(0)));
         let slots = Zeroed::map(chunks * CHUNK * units::<P>())?;
@@ -74,7 +74,7 @@ impl<P: Payload> Segment<P> {
 pub(crate) struct Free {
     /// A bit for each slot that is free.
     pub(crate) slots: u32,
-    /// What the generations of zeroed slots continue after.
+    /// The generation after which zeroed slots continue.
     pub(crate) base: u32,
 }
 
@@ -84,13 +84,12 @@ pub(crate) enum Released {
     Yes,
     /// A slot is in use.
     InUse,
-    /// Nothing is in use that has been seen, but a thread owns one of the blocks, and may for as
-    /// long as it likes.
+    /// No used slot has been seen, but a thread owns one of the blocks, for as long as it likes.
     Owned,
 }
 
 /// Where slot 0, its header, its note and its term would lie if the segment began with them: an
-/// address is this one plus the id times a size. Null until the segment exists.
+/// address is the origin plus the id times a size. Null until the segment exists.
 struct Origin<P: Payload> {
     slots: AtomicPtr<Unit<P>>,
     headers: AtomicPtr<Header>,
@@ -111,10 +110,10 @@ copies!(Spot);
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard
 /// `c % shards`.
 pub(crate) struct Slots<P: Payload> {
-    /// The index is log2 of `chunk + shards`, of which segment 0 has the lowest: one load, one sum
-    /// finds a slot.
+    /// By log2 of `chunk + shards`, which is lowest for segment 0: one load and one sum find a
+    /// slot.
     origins: [Origin<P>; ORIGINS],
-    /// The slots' origin once more, for each of the first chunks: a look-up needs no logarithm.
+    /// The slots' origin again, for each of the first chunks: a look-up needs no logarithm.
     near: [AtomicPtr<Unit<P>>; NEAR],
     /// Segment 0 holds `shards` chunks, each next one twice as many as the one before.
     segments: [AtomicPtr<Segment<P>>; SEGMENTS],
@@ -122,17 +121,16 @@ pub(crate) struct Slots<P: Payload> {
     shards: usize,
 }
 
-/// The first so many are never used: there are `shards` chunks in the first segment.
+/// Those below log2 of `shards` are never used: a chunk's index is at least that.
 const ORIGINS: usize = SEGMENTS + 9;
 
 /// How many chunks are near: a million slots.
 const NEAR: usize = if cfg!(expiry_loom) { 1 } else { 256 };
 
-/// The number of slots that 32-bit ids can name, less a margin for the arithmetic.
+/// Number of chunks that 32-bit ids can name, less one as a margin for the arithmetic.
 const MOST_CHUNKS: u64 = (1 << 32) / CHUNK as u64 - 1;
 
 impl<P: Payload> Slots<P> {
-    /// `shards` is a power of two.
     pub(crate) fn new(shards: usize) -> Self {
         Slots {
             origins: std::array::from_fn(|_| Origin {
@@ -156,7 +154,8 @@ impl<P: Payload> Slots<P> {
         self.origins.get(shifted.ilog2() as usize)
     }
 
-    /// Segment and chunk in it. Segment `k` starts at chunk `(S << k) - S`, with `S` shards.
+    /// Segment of a chunk, and its place there. Segment `k` starts at chunk `(S << k) - S`, with
+    /// `S` shards.
     #[inline]
     fn place(&self, chunk: usize) -> (usize, usize) {
         let shifted = chunk + self.shards;
@@ -164,7 +163,7 @@ impl<P: Payload> Slots<P> {
         (segment as usize, shifted - (self.shards << segment))
     }
 
-    /// The number of a shard's chunk, of which there are `local` before.
+    /// The number of the shard's chunk that has `local` of its chunks before it.
     #[inline]
     pub(crate) fn chunk_of(&self, shard: usize, local: u32) -> usize {
         local as usize * self.shards + shard
@@ -222,7 +221,7 @@ impl<P: Payload> Slots<P> {
     #[inline(always)]
     pub(crate) fn spot(&self, id: u32) -> Option<Spot<'_, P>> {
         let origin = self.origin(id)?;
-        // The one that is set last.
+        // `slots` is set last.
         // survives: a caller with an id has looked its slot up before (`slot`, which models
         // notice), or has claimed it.
         let slots = origin.slots.load(Ordering::Acquire);
@@ -244,7 +243,7 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// Where what belongs to slot `id` begins, if the slot is there.
+    /// The origin for slot `id`, if the slot is there.
     #[inline(always)]
     fn known_origin(&self, id: u32) -> Option<&Origin<P>> {
         // survives: as in `spot`.
@@ -304,7 +303,7 @@ impl<P: Payload> Slots<P> {
         self.segment(segment)?.headers.as_slice().get(at * CHUNK_BLOCKS..(at + 1) * CHUNK_BLOCKS)
     }
 
-    /// Makes the segment of `chunk` exist. One mapping if it does not: O(1), whatever its size.
+    /// Maps the segment of `chunk` unless it exists. O(1), whatever its size.
     pub(crate) fn ensure(&self, chunk: usize) -> Result<(), OutOfMemory> {
         if chunk as u64 >= MOST_CHUNKS {
             return Err(OutOfMemory);
@@ -358,8 +357,8 @@ impl<P: Payload> Slots<P> {
     }
 
     /// Owns the block that begins with slot `first`, and says which of its slots are free; `None`
-    /// if another thread owns it. One read-modify-write. The caller alone may claim slots in it
-    /// until it calls [`leave`](Self::leave).
+    /// if another thread owns it. One read-modify-write. Until the caller calls
+    /// [`leave`](Self::leave), it alone may claim slots there.
     pub(crate) fn own(&self, first: u32) -> Option<Free> {
         let header = self.header(first)?;
         // Acquire pairs with the Release of the last owner: its claims, or the driver's zeroed
@@ -377,7 +376,7 @@ impl<P: Payload> Slots<P> {
         Some(Free { slots, base })
     }
 
-    /// Gives a block back that the caller owns.
+    /// Gives back a block that the caller owns.
     pub(crate) fn leave(&self, first: u32) {
         if let Some(header) = self.header(first) {
             header.give_back();
@@ -392,7 +391,7 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// Starts fetching a block that may be owned next. Writable by the time the cursor gets there.
+    /// Starts fetching a block that may be owned next.
     pub(crate) fn prefetch(&self, first: u32) {
         let Some(spot) = self.spot(first) else {
             return;
@@ -404,20 +403,19 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// The generation of the next occupant of a free slot, in a block with this base that the
-    /// caller owns.
+    /// The next occupant's generation, for a free slot in a block with this base that the caller
+    /// owns.
     #[inline(always)]
     pub(crate) fn occupancy(slot: Slot<'_, P>, base: u32) -> u32 {
         let last = slot.lease_relaxed();
-        // A zeroed slot's memory has been given back, or is new.
+        // A zeroed slot is new, or its memory has been given back.
         let last = if last.0 == 0 { base } else { last.generation() };
         next_generation(last)
     }
 
-    /// Gives a chunk's pages back if every slot in it is free and no thread owns any. Only the
-    /// driver calls this.
-    ///
-    /// If it does, it first calls `while_owned`, when no thread can be in the chunk any more.
+    /// Gives a chunk's pages back if every slot in it is free and no thread owns any of its blocks.
+    /// Only the driver calls this. Before the pages go, it calls `while_owned`, when no thread can
+    /// be in the chunk any more.
     pub(crate) fn release(&self, chunk: usize, while_owned: impl FnOnce()) -> Released {
         let (segment, at) = self.place(chunk);
         let (Some(segment), Some(slots)) = (self.segment(segment), self.chunk(chunk)) else {
@@ -446,9 +444,9 @@ impl<P: Payload> Slots<P> {
         }
         let starts_over = greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10);
         if starts_over {
-            // Near the wrap the greatest says nothing about the latest. Start over; what that
-            // leaves possible is what the wrap leaves possible anyway, but sooner for a slot that
-            // has had few occupants.
+            // Near the wrap the greatest generation need not be the latest, so generations start
+            // over. That leaves possible what the wrap does, but sooner for a slot that has had few
+            // occupants.
             greatest = 0;
         }
         while_owned();

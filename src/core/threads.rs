@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// Indices are handed out from rows of this many words of 64, chained without limit.
+/// Indices come from rows of this many words of 64 bits, chained without limit.
 const WORDS: usize = 16;
 
 struct Row {
@@ -29,8 +29,8 @@ impl Row {
 
 static FIRST: Row = Row::new();
 
-/// The row after `row`; made if there is none yet. Rows are never freed: there are as many as
-/// the largest number of threads that ever ran at once needs, 1024 to a row.
+/// The row after `row`; made if there is none yet. Rows are never freed: they hold 1024 indices
+/// each, for the most threads that ever ran at once.
 fn after(row: &'static Row) -> &'static Row {
     // Acquire pairs with `publish`.
     // survives: in models each thread has its number. This holds for `take`, `give_back` and
@@ -87,7 +87,7 @@ fn give_back(index: usize) {
     word.fetch_and(!bit, Ordering::Release);
 }
 
-/// Keeps an index that no thread has from all threads, while it lives.
+/// Keeps from all threads, while it lives, an index that no thread has.
 pub(crate) struct Vacant(usize);
 
 impl Vacant {
@@ -108,7 +108,7 @@ impl Drop for Vacant {
     }
 }
 
-/// An index that this thread has taken. Dropped when the thread ends.
+/// The index that this thread has taken. Dropped when the thread ends.
 struct Owned(usize);
 
 impl Owned {
@@ -127,14 +127,13 @@ impl Drop for Owned {
     }
 }
 
-/// Keeps this thread's index for as long as this lives, be it that the thread has ended meanwhile.
+/// Keeps this thread's index for as long as it lives, even beyond the thread's end.
 pub(crate) struct Holding {
     index: usize,
     _not_send: PhantomData<*mut ()>,
 }
 
 impl Holding {
-    /// The number, which is this thread's while this lives.
     #[inline(always)]
     pub(crate) fn number(&self) -> usize {
         self.index
@@ -153,7 +152,7 @@ pub(crate) fn is_pinned() -> bool {
     HELD.with(Cell::get) % OWN != 0
 }
 
-/// Something keeps this thread's index no more. The last one gives it back.
+/// Drops one hold of this thread's index. The last hold gives the index back.
 #[inline(always)]
 fn let_go(kept: usize) {
     let held = HELD.with(|held| {
@@ -165,7 +164,7 @@ fn let_go(kept: usize) {
     }
 }
 
-/// This thread has no index any more.
+/// Gives this thread's index back.
 #[cold]
 #[inline(never)]
 fn forget() {
@@ -188,23 +187,23 @@ thread_local! {
 
 const OWN: usize = 1 << (usize::BITS / 2);
 
-/// An index that no other running thread has while this is held.
+/// This thread's index: no other running thread has it while this lives.
 pub(crate) struct Index {
     index: usize,
-    /// Held for this one call only: the thread is ending, and has given its own back.
+    /// Held for one call only: the thread is ending, and has given its own index back.
     _borrowed: Option<Owned>,
 }
 
 impl Index {
-    /// The number, which is this thread's while this lives. A copy of it may be another thread's
-    /// afterwards, so a stripe is looked up by the [`Index`].
+    /// Its number. A copy may be another thread's number afterwards, so a stripe is looked up by
+    /// the [`Index`].
     #[inline(always)]
     pub(crate) fn number(&self) -> usize {
         self.index
     }
 
     /// Keeps the index beyond this value. The borrow shows that no other thread has the index when
-    /// the count goes up: in a destructor of a thread-local this value may be all that keeps it.
+    /// the count goes up: in a thread-local's destructor this value may be all that keeps it.
     #[inline(always)]
     fn hold(&self) -> Holding {
         HELD.with(|held| held.set(held.get() + 1));
@@ -212,7 +211,6 @@ impl Index {
     }
 }
 
-/// This thread's index, which it keeps for as long as the result lives.
 #[inline(always)]
 pub(crate) fn hold() -> Holding {
     match known() {
@@ -222,8 +220,8 @@ pub(crate) fn hold() -> Holding {
     }
 }
 
-/// The model checker's threads take turns on one thread of the system, so each has its own index by
-/// its number in the model.
+/// The model checker's threads share one thread of the system, so each has its own index by its
+/// number in the model.
 #[cfg(expiry_loom)]
 fn known() -> Option<Index> {
     loom::thread_local!(static NUMBER: usize = {
@@ -242,7 +240,7 @@ fn known() -> Option<Index> {
     (index != UNKNOWN).then_some(Index { index, _borrowed: None })
 }
 
-/// This thread's index. Wait-free but for a thread's first call.
+/// This thread's index. Wait-free after a thread's first call.
 #[inline(always)]
 pub(crate) fn index() -> Index {
     known().unwrap_or_else(fresh_index)
@@ -256,17 +254,17 @@ fn fresh_index() -> Index {
         return Index { index, _borrowed: None };
     }
     let borrowed = Owned::take();
-    // What the call calls finds the same one, until it is given back.
+    // Nested calls find the same index until it is given back.
     let _ = INDEX.try_with(|cached| cached.set(borrowed.0));
     Index { index: borrowed.0, _borrowed: Some(borrowed) }
 }
 
-/// One `T` per thread index, each made when its thread first asks for it, never moved, freed with
+/// One `T` per thread index, made when its thread first asks for it, never moved, and freed with
 /// the engine.
 ///
-/// A stripe costs its own memory and a pointer to it. The pointers of the first [`NEAR`] indices
-/// lie in the array itself, so that finding a stripe is one load there. Those of higher indices lie
-/// in rows, of which each holds twice as many as the one before.
+/// A stripe costs its own memory and a pointer. The pointers of the first [`NEAR`] indices lie in
+/// the array itself, so finding a stripe is one load. Those of higher indices lie in rows, each
+/// twice as long as the one before.
 pub(crate) struct Stripes<T> {
     make: Box<dyn Fn() -> T + Send + Sync>,
     /// The stripes of the indices below [`NEAR`]; null until made.
@@ -294,8 +292,8 @@ const FAR: usize = 1;
 #[cfg(expiry_loom)]
 const LOOM_THREADS: usize = 4;
 
-/// Puts `fresh` where there was null, or takes it back and returns what another thread has put
-/// there before.
+/// Puts `fresh` where there was null. If another thread was first, takes `fresh` back and returns
+/// that thread's pointer.
 pub(super) fn publish<P>(
     place: &AtomicPtr<P>,
     fresh: *mut P,
@@ -313,7 +311,7 @@ pub(super) fn publish<P>(
     }
 }
 
-/// A slice of `len` values on the heap, of which [`unbox`] makes a box again.
+/// A slice of `len` values on the heap, which [`unbox`] turns into a box again.
 pub(super) fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
     let values: Box<[P]> = (0..len).map(make).collect();
     Box::into_raw(values).cast()
@@ -344,13 +342,13 @@ impl<T> Stripes<T> {
         stripes
     }
 
-    /// The stripe of `index`. Allocates on its first use.
+    /// The stripe of `index`, which the first call allocates.
     #[inline(always)]
     pub(crate) fn get<'a>(&'a self, index: &'a Index) -> &'a T {
         self.numbered(index.number())
     }
 
-    /// As [`get`](Self::get), of the index that is held.
+    /// [`get`](Self::get) by a held index.
     #[inline(always)]
     pub(crate) fn of<'a>(&'a self, holding: &'a Holding) -> &'a T {
         self.numbered(holding.number())
@@ -370,7 +368,7 @@ impl<T> Stripes<T> {
         self.get_far(index)
     }
 
-    /// As [`numbered`](Self::numbered), also of an index that has no stripe yet, or is not near.
+    /// [`numbered`](Self::numbered) for an index that has no stripe yet, or is not near.
     #[inline(never)]
     fn get_far(&self, index: usize) -> &T {
         let place = self.place(index);
@@ -385,7 +383,7 @@ impl<T> Stripes<T> {
         unsafe { &*stripe }
     }
 
-    /// Where the pointer to the stripe of `index` lies. Makes the row that it lies in.
+    /// Where the pointer to the stripe of `index` lies. Makes its row.
     #[inline]
     fn place(&self, index: usize) -> &AtomicPtr<T> {
         loop {
@@ -396,7 +394,7 @@ impl<T> Stripes<T> {
         }
     }
 
-    /// As [`place`](Self::place), if its row is there.
+    /// [`place`](Self::place), if its row is there.
     #[inline]
     fn known(&self, index: usize) -> Option<&AtomicPtr<T>> {
         if index < NEAR {
@@ -433,7 +431,7 @@ impl<T> Stripes<T> {
         self.indexed().map(|(_, stripe)| stripe)
     }
 
-    /// As [`iter`](Self::iter), with the indices.
+    /// [`iter`](Self::iter), with the indices.
     pub(crate) fn indexed(&self) -> impl Iterator<Item = (usize, &T)> {
         // survives: as in `get`.
         let end = self.end.load(Ordering::Acquire);
@@ -477,7 +475,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// As `add`, of a counter that may be less than nothing.
+    /// Subtracts. The counter may wrap below zero.
     #[inline]
     pub(crate) fn sub(&self, n: u64) {
         self.add(n.wrapping_neg());
@@ -493,7 +491,7 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// What has come less what has gone, by these counters. May be less than nothing.
+    /// The sum of `come` less the sum of `gone`. May wrap below zero.
     pub(crate) fn balance(come: &[&Counter], gone: &[&Counter]) -> u64 {
         let sum = |counters: &[&Counter]| {
             let add = |sum: u64, counter: &&Counter| sum.wrapping_add(counter.get());

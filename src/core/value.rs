@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 #[cfg(not(expiry_loom))]
 use std::mem::{align_of, size_of};
 
-/// A payload that is a plain value, with a hash in the word beside it, and `X` for slots that need
-/// more. With `STAY` the word [stays](Payload::NOTES_STAY).
+/// A payload that is a plain value, with a hash in the word beside it, and an `X` for the few slots
+/// that need one. With `STAY` the word [stays](Payload::NOTES_STAY).
 pub(crate) struct Owned<T, X, const STAY: bool = false>(PhantomData<fn() -> (T, X)>);
 
 // SAFETY: the accessors below read and write a `Place<T>`. A slot whose lease is `FREE` has no
@@ -76,21 +76,19 @@ impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'_, Owned<T, X, 
     }
 }
 
-/// Where the value of a slot lies, or a pointer to it: a value of more than 64 bytes, or aligned to
-/// more, is boxed. The compiler decides that, not the running program.
+/// Where the value of a slot lies, or the pointer to it if its size or alignment exceeds
+/// [`LARGEST`].
 #[cfg(not(expiry_loom))]
 pub(crate) struct Place<T>(*mut u8, PhantomData<fn() -> T>);
 
-/// A value of more than so many bytes, or aligned to more, is boxed.
+/// A value of more bytes, or of a greater alignment, is boxed: a decision at compile time.
 #[cfg(not(expiry_loom))]
 const LARGEST: usize = 64;
 
 #[cfg(not(expiry_loom))]
 impl<T> Place<T> {
     const BOXED: bool = size_of::<T>() > LARGEST || align_of::<T>() > LARGEST;
-    /// Size of what lies there, in bytes.
     pub(crate) const SIZE: usize = if Self::BOXED { size_of::<*mut T>() } else { size_of::<T>() };
-    /// Its alignment.
     pub(crate) const ALIGN: usize =
         if Self::BOXED { align_of::<*mut T>() } else { align_of::<T>() };
 
@@ -123,7 +121,7 @@ impl<T> Place<T> {
     ///
     /// # Safety
     ///
-    /// The caller owns the slot, or has been pinned since before it found the slot published; for
+    /// The caller owns the slot, or has been pinned since before it found the slot published, for
     /// as long as the reference is used.
     #[inline(always)]
     pub(crate) unsafe fn value<'v>(self) -> &'v T {
@@ -165,9 +163,9 @@ mod cell {
     use crate::sync::Ordering;
     use loom::cell::UnsafeCell;
 
-    /// A value under loom, which checks that reads and the taking are in order. It interrupts a
-    /// thread before atomic accesses only; the second field makes the putting and the taking such
-    /// places.
+    /// A value under loom, which checks that reads and the taking are in order. Loom interrupts a
+    /// thread only before atomic accesses: the second field makes such a place of each putting and
+    /// taking.
     pub(crate) struct Place<T>(UnsafeCell<Option<T>>, AtomicU32);
 
     // SAFETY: as the slot's: shared access is by `value`, the others are the owner's. Each store
@@ -191,14 +189,12 @@ mod cell {
             self.0.with_mut(change)
         }
 
-        /// See the other one.
         pub(crate) unsafe fn put(&self, value: T) {
             // SAFETY: the caller's alone, which loom checks.
             let before = self.change(|cell| unsafe { (*cell).replace(value) });
             assert!(before.is_none(), "a value was still there");
         }
 
-        /// See the other one.
         pub(crate) unsafe fn value<'v>(&self) -> &'v T {
             // SAFETY: no thread writes meanwhile, which loom checks.
             let value: *const Option<T> = self.0.with(|cell| cell);
@@ -206,7 +202,6 @@ mod cell {
             unsafe { (*value).as_ref() }.expect("a value")
         }
 
-        /// See the other one.
         pub(crate) unsafe fn take(&self) -> T {
             // SAFETY: the caller's alone, which loom checks.
             let value = self.change(|cell| unsafe { (*cell).take() });

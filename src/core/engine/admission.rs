@@ -1,6 +1,6 @@
 //! Admission: whether a new entry may come in, and the callers that wait for an answer.
 //!
-//! An entry is refused where a bounded capacity is used up, where there is no memory, and once a
+//! An entry is refused when a bounded capacity is used up, when there is no memory, and once a
 //! shutdown has begun.
 //!
 //! # Waiting for room
@@ -20,17 +20,17 @@
 //!
 //! # A bound that changes
 //!
-//! The limit and the permits change by the same difference, so what entries hold is the limit less
-//! the permits. A bound that is lowered below what they hold leaves a *debt*: fewer permits than
-//! none. Until as many entries have ended, no call takes a permit, nor uses those that it keeps. So
-//! once the debt is paid the bound holds, whatever other threads insert meanwhile.
+//! The limit and the permits change by the same difference, so entries hold the limit less the
+//! permits. A bound lowered below what they hold leaves a *debt*: the permits are negative. Until
+//! as many entries have ended, no call takes a permit, or uses one that it keeps. So once the debt
+//! is paid the bound holds, whatever other threads insert meanwhile.
 //!
 //! # Shutdown
 //!
-//! That a shutdown has begun is a hint to inserting threads: the closing of blocks and of shards'
-//! chunk counts decides (W8). A task that waits has no word to read-modify-write then, so it passes
-//! a sequentially consistent fence between its registration and its look. The thread that shuts
-//! down passes one between its store and its look at the waiter queue.
+//! Inserting threads take the flag of a shutdown as a hint: the closing of blocks and of shards'
+//! chunk counts decides (W8). A waiting task has no word to read-modify-write for it. So the task
+//! passes a sequentially consistent fence between its registration and its look. The thread that
+//! shuts down passes one between its store and its look at the waiter queue.
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
@@ -57,8 +57,8 @@ fn signed(permits: u64) -> i64 {
     permits as i64
 }
 
-/// The permits that one call keeps for the entry that it puts in: no other call takes them
-/// meanwhile. Gives them back at its end, which is unpinned where it keeps any.
+/// The permits that one call keeps for the entry that it puts in: no other call takes them.
+/// Dropping it gives them back; the caller is unpinned then if it keeps any.
 pub(crate) struct Room<'a> {
     admission: &'a Admission,
     kept: u64,
@@ -67,7 +67,7 @@ pub(crate) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Takes so many permits: those that it keeps, and the rest from the others. Or takes none.
+    /// Takes `wanted` permits, kept ones first, the rest from the others. Takes all or none.
     #[inline(always)]
     pub(crate) fn take(&mut self, wanted: u64) -> Result<(), Refused> {
         let more = wanted.saturating_sub(self.kept);
@@ -80,7 +80,7 @@ impl Room<'_> {
         Ok(())
     }
 
-    /// Keeps permits that the call has made free, or has [taken](Self::take) for nothing.
+    /// Keeps permits that the call has made free, or has [taken](Self::take) in vain.
     #[inline(always)]
     pub(crate) fn keep(&mut self, permits: u64) {
         self.kept += permits;
@@ -92,8 +92,8 @@ impl Room<'_> {
         self.kept > 0
     }
 
-    /// Gives back what it keeps. The caller calls [`wake_owed`](Admission::wake_owed) once it is
-    /// unpinned.
+    /// Gives back what it keeps. Once unpinned, the caller calls
+    /// [`wake_owed`](Admission::wake_owed).
     #[inline(always)]
     pub(crate) fn release(&mut self) {
         self.release_beyond(0);
@@ -107,7 +107,7 @@ impl Room<'_> {
         }
     }
 
-    /// Gives back all but so many permits, and all of them while there is a debt. Wakes a task that
+    /// Gives back all but `most` permits, and all of them while there is a debt. Wakes a task that
     /// waits for them: the caller is unpinned.
     #[cold]
     #[inline(never)]
@@ -126,12 +126,12 @@ impl Drop for Room<'_> {
     }
 }
 
-/// See the module's head.
+/// What decides whether a new entry may come in.
 pub(crate) struct Admission {
-    /// The largest number of slots in use, where that is bounded.
+    /// The largest number of slots in use, if that is bounded.
     limit: Option<std::sync::atomic::AtomicU64>,
-    /// How many more slots may be in use, where that is bounded: a signed number, below zero while
-    /// there is a debt.
+    /// How many more slots may be in use, if that is bounded. Signed: negative while there is a
+    /// debt.
     permits: Option<CachePadded<AtomicU64>>,
     /// New entries are refused.
     refusing: AtomicBool,
@@ -140,13 +140,13 @@ pub(crate) struct Admission {
     /// The tasks that wait for room.
     #[cfg(feature = "async")]
     waiters: WaiterQueue,
-    /// Number of tasks that threads have yet to wake: they were pinned, or at a shard.
+    /// Number of tasks that threads owe a wake-up: they were pinned, or at a shard.
     #[cfg(feature = "async")]
     owed: AtomicU64,
     /// The tasks that wait for the end of a shutdown.
     #[cfg(feature = "async")]
     parting: WaitSet,
-    /// An entry was refused for want of memory, that was logged, and no memory has come since.
+    /// A want of memory was logged, and no memory has come since.
     #[cfg(feature = "tracing")]
     starves: std::sync::atomic::AtomicBool,
 }
@@ -170,20 +170,19 @@ impl Admission {
         }
     }
 
-    /// The largest number of slots in use, where that is bounded.
     #[inline]
     pub(crate) fn limit(&self) -> Option<u64> {
         self.limit.as_ref().map(|limit| limit.load(std::sync::atomic::Ordering::Relaxed))
     }
 
-    /// How many permits are taken, where slots in use are bounded. About, while the limit changes.
+    /// Number of permits taken, if slots in use are bounded. Approximate while the limit changes.
     pub(crate) fn taken(&self) -> Option<u64> {
         let left = self.permits.as_ref()?.load(Ordering::Relaxed);
         let taken = self.limit()?.wrapping_sub(left);
         Some(if signed(taken) < 0 { 0 } else { taken })
     }
 
-    /// Changes the limit, where there is one. Lowered below what is in use, it leaves a debt.
+    /// Changes the limit, if there is one. A limit below what is in use leaves a debt.
     pub(crate) fn set_limit(&self, limit: u64) {
         let limit = limit.min(MOST);
         if let (Some(now), Some(permits)) = (&self.limit, &self.permits) {
@@ -201,8 +200,7 @@ impl Admission {
         self.permits.as_ref().is_some_and(|permits| signed(permits.load(Ordering::Relaxed)) < 0)
     }
 
-    /// Whether a claim has to be [admitted](Self::admit). Until then a free slot is all that it
-    /// needs.
+    /// Whether a claim has to be [admitted](Self::admit). If not, it needs only a free slot.
     #[inline(always)]
     pub(super) fn asks(&self) -> bool {
         self.asks.load(Ordering::Relaxed)
@@ -220,13 +218,13 @@ impl Admission {
         }
     }
 
-    /// For a call that puts an entry in.
+    /// Room for a call that puts an entry in.
     #[inline(always)]
     pub(crate) fn room(&self) -> Room<'_> {
         Room { admission: self, kept: 0, attempts: 0 }
     }
 
-    /// Takes so many permits, or none.
+    /// Takes `wanted` permits, or none.
     #[inline(always)]
     fn take(&self, wanted: u64) -> Result<(), Refused> {
         self.permits.as_ref().map_or(Ok(()), |permits| self.take_of(permits, wanted))
@@ -242,9 +240,9 @@ impl Admission {
         taken.map(drop).map_err(|_| refused())
     }
 
-    /// Gives back permits: that of a slot that is free, or of a claim that found no slot, or those
-    /// of a [`Room`]. A waker is the user's code: the caller calls [`wake_owed`](Self::wake_owed)
-    /// once it is unpinned, and away from every shard.
+    /// Gives back permits: of a freed slot, of a claim that found no slot, or of a [`Room`]. A
+    /// waker is the user's code, so the caller calls [`wake_owed`](Self::wake_owed) once it is
+    /// unpinned, and away from every shard.
     #[inline]
     pub(crate) fn give_back(&self, given: u64) {
         let Some(permits) = &self.permits else {
@@ -259,7 +257,7 @@ impl Admission {
         }
     }
 
-    /// Whether this thread, or another one, has given permits back, and has yet to wake a task.
+    /// Whether some thread has given permits back and has yet to wake a task.
     #[inline(always)]
     pub(crate) fn owes(&self) -> bool {
         #[cfg(feature = "async")]
@@ -268,8 +266,7 @@ impl Admission {
         false
     }
 
-    /// Wakes the tasks for which this thread, or another one, has given permits back. The caller is
-    /// unpinned.
+    /// Wakes the tasks for which any thread has given permits back. The caller is unpinned.
     #[inline(always)]
     pub(crate) fn wake_owed(&self) {
         #[cfg(feature = "async")]
@@ -307,7 +304,7 @@ impl Admission {
         self.refusing.load(Ordering::Relaxed)
     }
 
-    /// Something has been done about the end of a shutdown: the tasks that wait for it look again.
+    /// The end of a shutdown may be nearer: the tasks that wait for it look again.
     #[cfg(feature = "async")]
     pub(crate) fn parted(&self) {
         crate::sync::fence(Ordering::SeqCst);
@@ -316,7 +313,7 @@ impl Admission {
         }
     }
 
-    /// Waits until `done` finds something. It is asked at first, and after each
+    /// Waits until `done` finds something. It asks at first, and after each
     /// [`parted`](Self::parted).
     #[cfg(feature = "async")]
     pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
@@ -329,7 +326,7 @@ impl Admission {
         Door(self)
     }
 
-    /// An entry is refused for want of memory. Logged once, until there is memory again.
+    /// Logs that an entry is refused for want of memory: once, until there is memory again.
     #[cold]
     #[allow(clippy::unused_self)] // but for the event
     pub(super) fn starves(&self) {
@@ -354,7 +351,7 @@ pub(crate) struct Door<'a>(&'a Admission);
 
 #[cfg(feature = "async")]
 impl Door<'_> {
-    /// What the task gets to know: `Ok` if there is room, `Err` if there will be none.
+    /// `Ok` if there is room, `Err` if there will be none, `None` if the task has to wait.
     pub(crate) fn look(self) -> Option<Result<(), Closed>> {
         // survives: the load only says that there is a permit; the slot's own edges order the
         // insertion. `WaiterQueue::pass_on` misses no waiting task: the task is counted before the
@@ -362,7 +359,7 @@ impl Door<'_> {
         self.look_by(|permits| permits.load(Ordering::Acquire))
     }
 
-    /// As [`look`](Self::look), by the number of permits as `left` reads it.
+    /// [`look`](Self::look), by the number of permits as `left` reads it.
     fn look_by(self, left: impl Fn(&AtomicU64) -> u64) -> Option<Result<(), Closed>> {
         if self.0.is_refusing() {
             return Some(Err(Closed));

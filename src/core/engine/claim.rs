@@ -1,9 +1,9 @@
 //! Claiming: a free slot for a new entry.
 //!
 //! Mostly a slot is left in the block that the thread owns ([`super::cursor`]), and that is all.
-//! Else the claim is admitted ([`super::admission`]), and the cursor advances: through its chunk,
-//! and then into a chunk of another shard's ring ([`super::ring`]). When it moves on out of a chunk
-//! that has left the ring, the thread notifies the driver.
+//! Otherwise the claim is admitted ([`super::admission`]), and the cursor advances: through its
+//! chunk, and then into a chunk of another shard's ring ([`super::ring`]). When it leaves a chunk
+//! that is off the ring, the thread notifies the driver.
 
 use super::cursor::Taken;
 use super::ring::Ring;
@@ -13,17 +13,16 @@ use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 
-/// After how many chunks in which a claim found nothing it takes a new one.
+/// After so many chunks without a slot for it a claim takes a new chunk.
 const FRUITLESS: u32 = 4;
 
 impl<P: Payload, C> Engine<P, C> {
     /// Claims a free slot for an entry with this deadline, which this thread has just computed.
-    /// Lock-free; amortised over a block, one swap. If there is none, `refused` says why.
+    /// Lock-free; amortised over a block, one swap. If there is none, `refused` says why. The claim
+    /// `needs_room` unless the caller has the entry's permits: from a [`Room`](super::Room), or of
+    /// the entry whose place it takes.
     ///
-    /// It `needs_room` unless the caller has the entry's permits: from a [`Room`](super::Room), or
-    /// of the entry whose place it takes.
-    ///
-    /// (Not a `Result`: its layout makes the compiler take the claim to bytes and put it together
+    /// (Not a `Result`: the compiler would take its layout apart into bytes and put it together
     /// again.)
     #[inline(always)]
     pub(crate) fn claim(
@@ -40,15 +39,13 @@ impl<P: Payload, C> Engine<P, C> {
         let taken = if free == 0 || self.admission.asks() {
             self.claim_further((stripe, index), ahead, needs_room, refused)?
         } else {
-            // Mostly there is one left in the block that this thread owns; then this is all.
             cell.take(free)
         };
         let spot = self.slots.spot(taken.id)?;
         Some(Vacant::claimed(taken.id, Slots::<P>::occupancy(spot.slot, taken.base), spot))
     }
 
-    /// As [`claim`](Self::claim), from the next block, or where there is more to ask. If there is
-    /// no slot, `refused` says why.
+    /// [`claim`](Self::claim) from the next block, or if the claim has to be admitted.
     #[inline(never)]
     fn claim_further(
         &self,
@@ -89,7 +86,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Moves the cursor into another chunk: one with room, or a `fresh` one. The thread keeps its
-    /// blocks in the chunk that it has walked through, and gives back all others.
+    /// blocks in the chunk that it leaves, and gives back all others.
     #[cold]
     fn next_chunk(&self, stripe: &Stripe<C>, index: usize, fresh: bool) -> Result<(), Refused> {
         let cursor = &stripe.cursor;
@@ -101,7 +98,7 @@ impl<P: Payload, C> Engine<P, C> {
         #[allow(clippy::cast_possible_truncation)]
         let at = self.shards.shard((index as u64).wrapping_add(turn) as usize);
         let ring = &self.shards[at].ring;
-        // A chunk that samples as roomy may be taken by others. A fresh one ends that.
+        // Other threads may take a chunk that samples as roomy. A fresh one ends that.
         let found = if fresh { None } else { ring.roomy(&self.slots, turn) };
         let (local, start) = match found {
             Some(place) => place,
@@ -116,8 +113,8 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// The thread owns a block less in the chunk of slot `id`. That chunk may have left the ring,
-    /// and be empty but for what the thread owned.
+    /// Called when the thread owns a block less in the chunk of slot `id`. If that chunk is off the
+    /// ring, it may now be empty.
     fn leave_chunk(&self, id: u32) {
         if self.ring_of(id).leave(self.slots.local_chunk(id)) {
             self.tend_soon();

@@ -1,4 +1,4 @@
-//! Shutting down.
+//! Shutting down: [`Engine::close`].
 
 use super::{Engine, Frontend};
 use crate::core::lease::State;
@@ -11,8 +11,7 @@ use crate::kit::trace::event;
 use crate::sync::park::Backoff;
 use crate::sync::{fence, AtomicBool, Ordering};
 
-/// Whether a shutdown may have left shards open, which other threads drove and it could not wait
-/// for.
+/// Whether a shutdown may have left shards open: other threads drove them, and it could not wait.
 ///
 /// The shutdown sets the flag, and then tries to enter the shards. A driver leaves its shards, and
 /// then looks at the flag. The fences between the two steps of each order them: either the shutdown
@@ -25,13 +24,13 @@ impl Leftover {
         Leftover(AtomicBool::new(false))
     }
 
-    /// The caller tries to enter the shards after this.
+    /// Called before the shutdown tries to enter the shards.
     fn announce(&self) {
         self.0.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// The caller has left its shards before this.
+    /// Called after the driver has left its shards.
     fn is_announced(&self) -> bool {
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed)
@@ -42,10 +41,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// Ends every entry, and calls `f` for each that this call ended. Returns whether the engine is
     /// closed: nothing is live then, and nothing can come.
     ///
-    /// Goes from shard to shard. At a shard that another thread drives it waits until that thread
-    /// has left it. A thread [inside](is_inside) a call of the user's code does not wait: the
-    /// threads that drive those shards close them
-    /// ([`close_what_was_left`](Self::close_what_was_left)).
+    /// Goes from shard to shard, and waits at each until the thread that drives it has left. A
+    /// thread [inside](is_inside) a call of the user's code does not wait: the drivers of those
+    /// shards close them ([`close_what_was_left`](Self::close_what_was_left)).
     pub(crate) fn close<F: Frontend<P>>(
         &self,
         frontend: &F,
@@ -88,15 +86,15 @@ impl<P: Payload, C> Engine<P, C> {
         closed
     }
 
-    /// This thread has left every shard, and drove some. Closes the store of `frontend` if a
-    /// shutdown has met this thread there and left those shards to it.
+    /// Called by a driver that has left every shard. Closes the store of `frontend` if a shutdown
+    /// has left those shards to it.
     pub(super) fn close_what_was_left(&self, frontend: &impl Frontend<P>) {
         if self.leftover.is_announced() {
             frontend.close();
         }
     }
 
-    /// How many this has ended; `None` if it was closed before.
+    /// Number of entries that this has ended; `None` if the shard was closed before.
     fn close_shard<F: Frontend<P>>(
         &self,
         at: usize,
@@ -104,8 +102,7 @@ impl<P: Payload, C> Engine<P, C> {
         f: &mut impl FnMut(Ended<'_, P>, F::Hold),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
-            // Closed before. An entry on its way in finds its block closed, and is its claimer's
-            // to end: no other thread would say so.
+            // An entry on its way in finds its block closed. Only its claimer ends and reports it.
             return None;
         };
         let mut ended = 0;
@@ -125,8 +122,8 @@ impl<P: Payload, C> Engine<P, C> {
                 let mut live = Occupant { id, slot, lease: slot.lease() };
                 while live.lease.state().expires() || live.lease.is(State::Closing) {
                     let Some(hold) = frontend.may_end(&live) else {
-                        // The slot is not published yet: its claimer will find the block closed,
-                        // and ends it.
+                        // The slot is not published yet: its claimer finds the block closed, and
+                        // ends it.
                         break;
                     };
                     match live.end() {

@@ -2,25 +2,24 @@
 //!
 //! A thread walks through a chunk of slots in order. It owns one block of 16 after the other (one
 //! swap each; see [`core::slots`](crate::core::slots)) and claims the free slots in it by plain
-//! stores. So entries that begin together lie side by side, and a slot rests for as long as
-//! possible between two occupants. At the chunk's end, or where few slots were free, the thread
-//! goes on in another chunk ([`super::ring`]).
+//! stores. So entries that begin together lie side by side, and a slot rests as long as possible
+//! between two occupants. At the chunk's end, or where few slots were free, the thread goes on in
+//! another chunk ([`super::ring`]).
 //!
 //! # Blocks by interval
 //!
 //! The driver looks at a block once for each deadline in it. So a thread whose entries have
-//! different timeouts keeps several blocks at a time, in *cells*. It chooses the cell by the
-//! deadline: the 16 entries of a block then fall due together. A thread has one cell until it has
-//! opened [`ALONE`] blocks, and for as long as its timeouts are alike. Then it has [`CELLS`]: they
-//! take no more memory than it has used by then. Where there are more deadlines than cells, a cell
-//! takes a range of 2^`shift` ticks, which follows the range of the deadlines that come.
+//! different timeouts keeps several blocks, in *cells* that it chooses by the deadline: the 16
+//! entries of a block then fall due together. A thread has one cell until it has opened [`ALONE`]
+//! blocks, and for as long as its timeouts are alike. Then it has [`CELLS`]: they take no more
+//! memory than it has used by then. If there are more deadlines than cells, a cell takes a range of
+//! 2^`shift` ticks, which follows the range of the deadlines that come.
 //!
 //! # What a thread keeps
 //!
-//! A thread that claims no more keeps the blocks that it owns: in each of its cells up to 15 slots
-//! that no other thread can have. They keep the memory of at most two chunks, the one that the
-//! thread walks through and the one before: when it goes on to another chunk, it gives back the
-//! blocks that lie elsewhere.
+//! A thread that claims no more keeps its blocks: in each cell up to 15 slots that no other thread
+//! can have. They keep the memory of at most two chunks, the one that the thread walks through and
+//! the one before: when it enters another chunk, it gives back the blocks elsewhere.
 
 use crate::core::memory::boxed;
 use crate::core::params::{ALONE, BLOCK, CELLS, CHUNK, LONG_WALK};
@@ -29,7 +28,7 @@ use crate::core::slots::Slots;
 use crate::core::threads::Counter;
 use std::sync::OnceLock;
 
-/// After how many blocks a thread asks itself whether its cells have the right range.
+/// Number of opened blocks after which a thread checks the range of its cells.
 const WINDOW: u64 = 64;
 
 /// The widest range of a cell, as a power of two of ticks: any two deadlines share it.
@@ -40,11 +39,11 @@ const WIDEST: u64 = 40;
 pub(super) struct Cell {
     /// The block's first slot, plus one; 0 if the thread owns none here.
     place: Counter,
-    /// Which slots of the block are left to claim: a bit each.
+    /// The slots of the block that are left to claim: a bit each.
     free: Counter,
-    /// What the generations of the block's zeroed slots come after.
+    /// The generation after which the block's zeroed slots continue.
     base: Counter,
-    /// Which range of deadlines the block was opened for.
+    /// The range of deadlines that the block was opened for.
     range: Counter,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Cell {
 #[derive(Clone, Copy)]
 pub(super) struct Taken {
     pub(super) id: u32,
-    /// What its generation comes after, if it is zeroed.
+    /// The generation after which the slot continues, if it is zeroed.
     pub(super) base: u32,
 }
 
@@ -90,18 +89,18 @@ impl Cell {
     }
 }
 
-/// Which ranges of deadlines have come lately.
+/// The ranges of deadlines that have come in the current window.
 #[derive(Default)]
 struct Ranges {
-    /// How many blocks the thread has opened in this window.
+    /// Number of blocks opened in this window.
     opened: Counter,
-    /// How many of these in a cell whose last block was for another range.
+    /// How many of these went into a cell whose last block was for another range.
     met: Counter,
     least: Counter,
     greatest: Counter,
 }
 
-/// See the module's head. Written by one thread at a time.
+/// A thread's cells, and its place in a chunk. Written by one thread at a time.
 #[derive(Default)]
 pub(super) struct Cursor {
     /// The only cell, until there are more.
@@ -110,16 +109,16 @@ pub(super) struct Cursor {
     /// A cell's range is 2^`shift` ticks.
     shift: Counter,
     ranges: Ranges,
-    /// How many blocks the thread has opened while it had one cell.
+    /// Number of blocks that the thread has opened while it had one cell.
     alone: Counter,
     /// The first slot of the block that the thread looks at next.
     next: Counter,
-    /// The end of the chunk; 0 before the first one.
+    /// The end of the chunk; 0 before the first chunk.
     end: Counter,
-    /// How many slots of this chunk the thread has walked past, and how many of them were free.
+    /// How many slots of this chunk the thread has passed, and how many of them were free.
     seen: Counter,
     found: Counter,
-    /// How many chunks the thread has entered: another shard's each time.
+    /// Number of chunks that the thread has entered: another shard's each time.
     turn: Counter,
 }
 
@@ -134,14 +133,14 @@ impl Cursor {
         }
     }
 
-    /// As [`cell`](Self::cell), for a block that is about to be opened: this is the time to have
-    /// more cells, or other ranges.
+    /// [`cell`](Self::cell) for a block that is about to be opened: the time to add cells, or to
+    /// change their range.
     pub(super) fn cell_to_fill(&self, ahead: u64) -> &Cell {
         let range = ahead >> self.shift.get();
         if self.more.get().is_none() {
             let last = self.one.range.get();
             self.one.range.set(range);
-            // A tick, or a grain, more or less is one timeout still, which is rounded.
+            // Timeouts that differ by a tick, or by a grain, are one timeout that was rounded.
             self.alone.add(1);
             if self.alone.get() < ALONE || last.abs_diff(range) <= 1 + (range >> 8) {
                 return &self.one;
@@ -150,7 +149,7 @@ impl Cursor {
                 return &self.one;
             };
             let _ = self.more.set(more);
-            // It has no free slot left: the thread gives its block back when it fills the cell.
+            // The block has no free slot left: the thread gives it back when it fills the cell.
             self.cell(ahead).place.set(self.one.place.get());
             self.one.place.set(0);
         } else {
@@ -188,9 +187,9 @@ impl Cursor {
     }
 
     /// Takes a slot in the block of this cell, or in the next one of the chunk that the thread can
-    /// own. `None` where another chunk may be better: at the chunk's end,
-    /// where few slots are free, and where the chunk of an owned block is not `is_on_ring`. Calls
-    /// `left` with a block of another chunk that it gives back.
+    /// own. `None` where another chunk may be better: at the chunk's end, where few slots are free,
+    /// and where the chunk of an owned block is not `is_on_ring`. Calls `left` with a block of
+    /// another chunk that it gives back.
     #[allow(clippy::cast_possible_truncation)] // a slot id or one past it; a mask has 32 bits
     pub(super) fn advance<P: Payload>(
         &self,
@@ -236,15 +235,14 @@ impl Cursor {
         }
     }
 
-    /// Whether so few of the slots that the thread has walked past were free that another chunk may
-    /// be better.
+    /// Whether few of the slots that the thread has passed were free: another chunk may be better.
     fn is_crowded(&self) -> bool {
         let (seen, found) = (self.seen.get(), self.found.get());
         seen >= LONG_WALK && found * 5 < seen
     }
 
-    /// Gives back the blocks that lie outside the chunk that the thread has walked through. Calls
-    /// `left` with each.
+    /// Gives back the blocks outside the chunk that the thread has walked through. Calls `left`
+    /// with each.
     pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
         for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
             if cell.first().is_some_and(|first| !self.is_here(first)) {
@@ -253,19 +251,19 @@ impl Cursor {
         }
     }
 
-    /// Whether a block lies in the chunk that this thread walks through, or has walked through.
+    /// Whether a block lies in the thread's current chunk.
     fn is_here(&self, first: u32) -> bool {
         let chunk = |id: u32| id as usize / CHUNK;
         self.last_slot().map(chunk) == Some(chunk(first))
     }
 
-    /// The last slot of the chunk that this thread walks through, or has walked through.
+    /// The last slot of the thread's current chunk.
     #[allow(clippy::cast_possible_truncation)] // the end is one past a slot id
     pub(super) fn last_slot(&self) -> Option<u32> {
         Some(self.end.get().checked_sub(1)? as u32)
     }
 
-    /// Counts the chunks that this thread has entered: how many there were before.
+    /// The number of chunks that this thread has entered so far; counts one more.
     pub(super) fn next_turn(&self) -> u64 {
         let turn = self.turn.get();
         self.turn.add(1);

@@ -2,7 +2,7 @@
 //!
 //! # The driver's time
 //!
-//! [`Deadlines`] knows two things of the driver, both of them hints to other threads:
+//! [`Deadlines`] has two hints of the driver for other threads:
 //!
 //! * `driven`, the latest clock reading that a round began with. Time does not go back for the
 //!   driver. A thread computes a deadline from a reading no earlier than `driven`. Otherwise, if
@@ -18,10 +18,9 @@
 //! * A round ends what is due before it raises `caught_up`. It may miss an entry whose thread
 //!   computed the deadline before the round, and was then held up. The driver later finds that
 //!   deadline, whole, as the block's next expiration ([`Deadlines::of_block`]).
-//! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so a later one comes of a
-//!   clock that has run ahead of the driver by 2^38 ticks, 8 years at 1 ms. The computation then
-//!   returns [`Behind`](BadTimeout::Behind); the thread drives the engine, and computes the
-//!   deadline again.
+//! * No thread sets a later deadline. Timeouts are below 2^39 ticks, so only a clock that has run
+//!   ahead of the driver by 2^38 ticks, 8 years at 1 ms, gives one. The computation then returns
+//!   [`Behind`](BadTimeout::Behind); the thread drives the engine, and computes anew.
 
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
@@ -80,9 +79,9 @@ impl Source {
 /// How precise deadlines are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Precision {
-    /// To so many nanoseconds, whatever the timeout.
+    /// To this many nanoseconds, whatever the timeout.
     Interval(u64),
-    /// To so many nanoseconds, or a part of the timeout: in [grains](crate::time::Ticks).
+    /// To this many nanoseconds, or a part of the timeout: in [grains](crate::time::Ticks).
     Grains {
         interval: u64,
         /// The shortest default timeout, in nanoseconds.
@@ -115,8 +114,8 @@ impl From<LifetimeError> for BadTimeout {
     }
 }
 
-/// The deadline that a timeout (in nanoseconds) had last, and for which clock readings it holds:
-/// from which one on, and how many.
+/// The last deadline of a timeout (in nanoseconds), and the clock readings for which it holds: the
+/// first, and their number.
 #[derive(Default)]
 struct LastDeadline {
     after: Counter,
@@ -126,7 +125,7 @@ struct LastDeadline {
 }
 
 impl LastDeadline {
-    /// The deadline at the clock reading `now`, if it is the last one.
+    /// The last deadline, if it holds for the clock reading `now`.
     #[inline(always)]
     fn get(&self, now: u64, after: u64) -> Option<u64> {
         let holds = now.wrapping_sub(self.from.get()) < self.readings.get();
@@ -141,52 +140,51 @@ impl LastDeadline {
     }
 }
 
-/// The deadlines that a thread has computed last. Written by one thread at a time.
+/// A thread's last deadlines. Written by one thread at a time.
 #[derive(Default)]
 pub(crate) struct LastDeadlines {
     /// Last deadline of the default timeout.
     default: LastDeadline,
     /// Last deadline of the timeout that the caller gave last.
     own: LastDeadline,
-    /// The tick at which this thread computed a deadline anew the last time, or the multiple of
-    /// that one's grain before it: timeouts that are alike lie equally far ahead of it.
+    /// The tick at which this thread last computed a deadline anew, rounded down to that deadline's
+    /// grain: similar timeouts lie equally far ahead of it.
     now: Counter,
 }
 
 impl LastDeadlines {
-    /// How many ticks ahead a deadline lies that this thread has just computed; one more or less.
+    /// How many ticks ahead a deadline lies that this thread has just computed, to within one.
     #[inline(always)]
     pub(super) fn ahead(&self, deadline: u64) -> u64 {
         deadline.saturating_sub(self.now.get())
     }
 }
 
-/// See the module's head.
+/// The clock, its ticks, and the driver's time.
 pub(crate) struct Deadlines {
     ticks: Ticks,
     clock: Source,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
     lag: Option<u64>,
-    /// Timeouts below this many nanoseconds get their deadline by the exact reading all the same.
+    /// Shorter timeouts, in nanoseconds, get their deadline by the exact reading all the same.
     brief: u64,
     /// The latest clock reading that a round began with.
     driven: CachePadded<AtomicU64>,
-    /// The latest tick up to which everything that was due has been ended.
+    /// The latest tick up to which rounds have ended all that was due.
     caught_up: AtomicU64,
-    /// A quarter of what a lease can express before that tick.
+    /// `caught_up - QUARTER`: the first tick that the 40 bits of a live lease can mean.
     earliest: AtomicU64,
-    /// An instant, and the clock reading just after it.
+    /// The engine's start: an instant, and the clock reading just after it.
     born: (Instant, u64),
 }
 
 impl Deadlines {
-    /// Ticks from now on. `exact`: no coarse reading, whatever its lag.
+    /// Ticks from now on. With `exact`, deadlines never use a coarse reading.
     pub(super) fn new(clock: Source, precision: Precision, exact: bool) -> Self {
         let born = (Instant::now(), clock.now());
         let now = born.1;
         let lag = clock.lag();
-        // A lag that is small beside the interval, or the grain, is made up for by adding it to
-        // every deadline.
+        // A lag that is small beside the interval, or the grain, is added to every deadline.
         let (brief, is_small) = match precision {
             Precision::Interval(interval) => (0, lag <= interval / 4),
             Precision::Grains { shortest, .. } => {
@@ -216,29 +214,26 @@ impl Deadlines {
         &self.clock
     }
 
-    /// The time: the clock's, or the driver's, if the clock has gone back.
+    /// The clock's time, or the driver's, if the clock has gone back.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.clock.now().max(self.driven.load(Relaxed))
     }
 
-    /// As [`now`](Self::now), by the coarse clock: no later.
+    /// [`now`](Self::now) by the coarse clock: no later.
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         self.clock.coarse().max(self.driven.load(Relaxed))
     }
 
-    /// A clock reading to tell by what has expired, or whether it is time for something.
+    /// A clock reading that decides what has expired, or whether it is time for something.
     #[inline(always)]
     pub(crate) fn now_for_look(&self) -> u64 {
         self.now_for(u64::MAX).0
     }
 
     /// A clock reading for the deadline of a timeout of `after` nanoseconds, and what to add to the
-    /// timeout for its lag.
-    ///
-    /// Never before the time that the driver has seen: if the clock has gone back, what begins now
-    /// would otherwise be due already by the driver's time.
+    /// timeout for its lag. Never before `driven`.
     #[inline(always)]
     pub(crate) fn now_for(&self, after: u64) -> (u64, u64) {
         match self.lag_for(after) {
@@ -254,7 +249,7 @@ impl Deadlines {
     }
 
     /// The deadline of what begins now, and the clock reading that it was derived from. `default`
-    /// is the default timeout in nanoseconds, `None` for never, and always the same.
+    /// is the default timeout in nanoseconds, always the same; `None` is never.
     #[inline(always)]
     pub(crate) fn deadline(
         &self,
@@ -268,7 +263,7 @@ impl Deadlines {
             Lifetime::After(after) => (nanos(after), &mine.own),
         };
         let (now, lag) = self.now_for(after);
-        // The same as last time, unless a tick has gone by (or the clock went back).
+        // The last deadline holds until a tick has gone by (or the clock has gone back).
         match last.get(now, after) {
             Some(deadline) => Ok((deadline, now)),
             None => Ok((self.deadline_from(mine, last, timeout, default, (now, lag))?, now)),
@@ -296,8 +291,8 @@ impl Deadlines {
                     return Ok(deadline);
                 }
                 last.readings.set(0);
-                // The driver waits for what a listener returns, and cannot catch up before: an
-                // entry that a listener puts in after such a jump may end early.
+                // The driver waits for the listener, and cannot catch up before: an entry that a
+                // listener puts in after such a jump may end early.
                 if is_inside() {
                     return Ok(furthest);
                 }
@@ -306,11 +301,9 @@ impl Deadlines {
         }
     }
 
-    /// The tick at which what takes `after` nanoseconds from now on is over, be that more than a
-    /// lease can express. The same timeout again within a tick costs no division.
-    ///
-    /// It goes by the coarse clock also where the clock's lag is small beside the timeout, though
-    /// not beside the interval.
+    /// The tick at which what takes `after` nanoseconds from now on is over, even if a lease cannot
+    /// express it. The same timeout again within a tick costs no division. Uses the coarse clock
+    /// whenever its lag is small beside the timeout, though not beside the interval.
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
@@ -340,7 +333,7 @@ impl Deadlines {
         deadline
     }
 
-    /// A timeout in nanoseconds, `None` for never; or why no lease can have it.
+    /// A timeout in nanoseconds; `None` for never. `Err` if no lease can have it.
     #[inline]
     pub(crate) fn nanos(
         &self,
@@ -357,8 +350,8 @@ impl Deadlines {
         }
     }
 
-    /// How long an entry has left at the clock reading `now`: zero if its time is up;
-    /// [`Duration::MAX`] if it never is.
+    /// How long an entry has left at the clock reading `now`: zero if it has expired,
+    /// [`Duration::MAX`] if it never does.
     pub(crate) fn left(&self, lease: Lease, now: u64) -> Duration {
         match self.of(lease) {
             NEVER => Duration::MAX,
@@ -367,7 +360,7 @@ impl Deadlines {
     }
 
     /// When an entry expires by the system's monotonic clock; `None` if it never does. The default
-    /// clock keeps its distance from that, so the answer is the same until a renewal.
+    /// clock keeps its distance from that clock, so the answer is the same until a renewal.
     pub(crate) fn instant(&self, lease: Lease) -> Option<Instant> {
         let (at, now) = match &self.clock {
             Source::Default(_) => self.born,
@@ -382,7 +375,7 @@ impl Deadlines {
         }
     }
 
-    /// The deadline of a timeout, by an exact reading; as with the cheap one, the lag is added.
+    /// The deadline of a timeout by an exact reading, with the coarse one's lag added all the same.
     /// `None` for never.
     #[cold]
     pub(super) fn exact_deadline(&self, timeout: Lifetime, default: Option<u64>) -> Option<u64> {
@@ -392,37 +385,36 @@ impl Deadlines {
         Some(self.ticks.deadline(now, after.saturating_add(lag)))
     }
 
-    /// A driver begins a round with the clock reading `now`. Returns the time of the round.
+    /// Begins a driver's round with the clock reading `now`. Returns the time of the round.
     pub(super) fn begin_round(&self, now: u64) -> u64 {
         now.max(self.driven.fetch_max(now, Relaxed))
     }
 
-    /// All that was due up to the clock reading `now` has been ended.
+    /// Notes that all that was due up to the clock reading `now` has been ended.
     pub(super) fn end_round(&self, now: u64) {
         // Another thread's round may have ended since this thread looked at the shards.
         let caught_up = self.ticks.at(now);
         self.earliest.fetch_max(caught_up.saturating_sub(QUARTER), Relaxed);
-        // Release, with `furthest`: a thread that finds a deadline which another one has set by
-        // this finds the earliest tick, too.
+        // Release, with `furthest`: a thread that finds a deadline set by way of this finds
+        // `earliest`, too.
         // survives: both are standard atomics, which loom does not see.
         self.caught_up.fetch_max(caught_up, Release);
     }
 
-    /// The latest tick up to which everything that was due has been ended.
     #[inline]
     pub(super) fn caught_up(&self) -> u64 {
         self.caught_up.load(Relaxed)
     }
 
-    /// The deadline of a lease that was live just now. See "What a lease expresses".
+    /// The deadline of a lease that was live just now (I1).
     #[inline]
     pub(crate) fn of(&self, lease: Lease) -> u64 {
         lease.deadline_from(self.earliest.load(Relaxed))
     }
 
-    /// As [`of`](Self::of), of a lease in a block whose next expiration was `next`. A thread may
-    /// have been held up between its clock reading and its lease, for so long that the deadline is
-    /// out of reach by now. It has lowered its block's next expiration to that very tick.
+    /// [`of`](Self::of) for a lease in a block whose next expiration was `next`. A thread may have
+    /// been held up between its clock reading and its lease until the deadline was out of reach. It
+    /// has lowered its block's next expiration to that very tick.
     #[inline]
     pub(crate) fn of_block(&self, lease: Lease, next: u64) -> u64 {
         if next < self.earliest.load(Relaxed) && lease.deadline_from(next) == next {

@@ -39,7 +39,7 @@ use crate::core::header::Header;
 use crate::sync::asymmetric::Barrier;
 use crate::sync::{fence, AtomicBool, Ordering};
 
-/// See the module's head.
+/// The fence that the driver makes for both, and the flag of a shutdown.
 pub(crate) struct Fence {
     /// Off in keyed stores.
     barrier: Barrier,
@@ -58,8 +58,8 @@ impl Fence {
         self.barrier.was_on()
     }
 
-    /// Whether the block covers a lease that this thread has just set, to expire at `tick`, so
-    /// that the driver need not be notified.
+    /// Whether the block covers a lease that this thread has just set, to expire at `tick`: the
+    /// driver need not be notified.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
         if !self.barrier.is_on() {
@@ -69,14 +69,14 @@ impl Fence {
         header.next.covers(tick)
     }
 
-    /// The driver has taken the next expirations of blocks, or a shutdown has closed them, and
-    /// scans their leases after this. `t7_register_beside_a_scan` and
+    /// Called after the driver has taken the next expirations of blocks, or a shutdown has closed
+    /// them, and before the scan of their leases. `t7_register_beside_a_scan` and
     /// `t4_shutdown_and_register_beside_another` fail without it.
     pub(super) fn before_scan(&self) {
         self.barrier.heavy();
     }
 
-    /// A shutdown begins: it ends all entries after this.
+    /// Called when a shutdown begins, before it ends entries.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.barrier.heavy();
@@ -85,10 +85,9 @@ impl Fence {
         }
     }
 
-    /// Whether a shutdown has begun, which ends the entries that are live all the same. One that
-    /// the shutdown has not seen is its claimer's to end, which will find the block closed. If none
-    /// has begun, it will see all that this thread has done before: the light side comes before the
-    /// heavy one of [`close`](Self::close).
+    /// Whether a shutdown has begun. It ends the live entries that it sees; the claimer of any
+    /// other finds its block closed, and ends it. If none has begun, it will see all that this
+    /// thread has done before: the light side comes before the heavy one of [`close`](Self::close).
     #[inline(always)]
     pub(crate) fn is_closing(&self) -> bool {
         // survives: the models of R6 do not fail without either. A thread that scans a root after
@@ -102,7 +101,7 @@ impl Fence {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// The system refuses the fence from now on.
+    /// For tests: the system refuses the fence from now on.
     #[cfg(all(test, feature = "async"))]
     pub(crate) fn forget(&self) {
         self.barrier.heavy_by(|| false);

@@ -3,14 +3,14 @@
 //!
 //! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
 //! the caller of `flush`, or a call that has to drive the store itself (the store is full, or the
-//! clock has jumped by years). So a slow `Drop` delays this store's driver, and no other store's.
-//! Where payloads need no drop, a thread that has ended many entries does the driver's part itself:
-//! then a store that nothing drives reuses its slots too.
+//! clock has jumped by years). So a slow `Drop` delays this store's driver only. Where payloads
+//! need no drop, a thread that has ended many entries does the driver's part itself: so a store
+//! that nothing drives reuses its slots too.
 //!
-//! **What waits is bounded.** Where drops take so long that the driver falls behind, more than
-//! [`BACKLOG`] payloads wait. Then each thread that ends entries drops some, twice as many as it
-//! ends: slow drops slow down the threads that cause them. They do so too where the capacity is
-//! bounded, and what waits weighs more than a quarter of the bound.
+//! **What waits is bounded.** If drops take so long that more than [`BACKLOG`] payloads wait, each
+//! thread that ends entries drops some, twice as many as it ends: slow drops slow down the threads
+//! that cause them. So it is also if the capacity is bounded, and what waits weighs more than a
+//! quarter of the bound.
 
 use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
@@ -27,28 +27,28 @@ use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
 
-/// How long ended slots are gathered, in nanoseconds, where a tick is shorter. A grace period costs
-/// a fence in every running thread: one does for the slots of several ticks.
+/// How long ended slots are gathered, in nanoseconds, if a tick is shorter. A grace period costs a
+/// fence in every running thread: one period does for the slots of several ticks.
 const GATHER: u64 = 4_000_000;
 
-/// After how many slots a thread asks the driver to come at once, or does its part.
+/// Number of slots after which a thread asks the driver to come at once, or does its part.
 const MANY: u64 = 1024;
 
-/// After how many slots a thread asks whether too much waits.
+/// Number of slots after which a thread asks whether too much waits.
 const SOME: u64 = 64;
 
-/// How many payloads may wait to be dropped before the threads that end entries drop some.
+/// Number of payloads that may wait before the threads that end entries drop some.
 const BACKLOG: u64 = 4096;
 
-/// What waits in a store whose capacity is bounded may weigh so much, if a quarter of the bound is
-/// less.
+/// What waits in a store of bounded capacity may weigh this much, or a quarter of the bound if that
+/// is more.
 const FEW: u64 = 16;
 
-/// How many payloads such a thread drops at a time: twice as many as it ends meanwhile.
+/// Number of payloads that such a thread drops at a time: twice what it ends meanwhile.
 const SHARE: usize = 128;
 
-/// Slots that the caller has ended, whose words are out of the index: each is linked to the one
-/// that was added before it.
+/// Slots that the caller has ended, whose words are out of the index. Each is linked to the one
+/// added before it.
 pub(crate) struct Chain<'a, P: Payload> {
     first: u32,
     last: (u32, Slot<'a, P>),
@@ -57,7 +57,7 @@ pub(crate) struct Chain<'a, P: Payload> {
 }
 
 impl<'a, P: Payload> Chain<'a, P> {
-    /// One slot, and what its entry weighs.
+    /// A chain of one slot, and what its entry weighs.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, weight: u64) -> Self {
         Chain { first: id, last: (id, slot), slots: 1, weight }
@@ -89,7 +89,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// A slot has been freed, by a thread that is not pinned. Whether it is time to ask if memory
+    /// Counts a freed slot; this thread is not pinned. Returns whether it is time to ask if memory
     /// can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
@@ -100,7 +100,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.ended(stripe, 1)
     }
 
-    /// `n` entries have ended. Their permits are the caller's. Returns as [`freed`](Self::freed)
+    /// Counts `n` ended entries, whose permits are the caller's. Returns as [`freed`](Self::freed)
     /// does.
     #[inline]
     pub(crate) fn ended(&self, stripe: &Stripe<C>, n: u64) -> bool {
@@ -108,8 +108,8 @@ impl<P: Payload, C> Engine<P, C> {
         stripe.ended.get() % (CHUNK as u64) < n
     }
 
-    /// A slot that the caller has ended is out of the index. It is free at once if no thread can be
-    /// looking at it; else [later](Self::free_later).
+    /// Frees a slot that the caller has ended and taken out of the index: at once if no thread can
+    /// be looking at it, else [later](Self::free_later).
     #[inline(always)]
     pub(crate) fn free_or_rest(
         &self,
@@ -124,12 +124,12 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// Hands over slots that the caller has ended, and whose words are out of the index. They
-    /// become free when no thread that is pinned now is any more.
+    /// Hands over slots that the caller has ended and taken out of the index. They become free once
+    /// all threads that are pinned now have unpinned.
     ///
-    /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now)
-    /// itself. Where payloads have to be dropped (`drops`), it should only if a
-    /// [backlog](Self::has_backlog) waits.
+    /// Returns for how many slots this thread should [do the driver's part](Self::reclaim_now). If
+    /// payloads have to be dropped (`drops`), it should only if there is a
+    /// [backlog](Self::has_backlog).
     #[inline(always)]
     pub(crate) fn free_later(&self, stripe: &Stripe<C>, chain: Chain<'_, P>, drops: bool) -> usize {
         let Chain { first, last, slots, weight } = chain;
@@ -154,15 +154,15 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Whether so much waits that the threads that end entries should drop some: more than
-    /// [`BACKLOG`], and than an eighth of the live entries; or more than a quarter of the bound.
+    /// Whether so much waits that threads that end entries should drop some: more than [`BACKLOG`]
+    /// and an eighth of the live entries, or more than a quarter of the bound.
     #[cold]
     pub(crate) fn has_backlog(&self, frontend: &impl Frontend<P>) -> bool {
         let waiting = self.unreclaimed();
         if waiting > BACKLOG && waiting > self.len(frontend) as u64 / 8 {
             return true;
         }
-        // Of counters that are read one after another, about: less than nothing is nothing.
+        // The counters are read one after another, so the sum is approximate: below zero is zero.
         let sum = |sum: u64, part: &Mine| sum.wrapping_add(part.dead.get());
         #[allow(clippy::cast_possible_wrap)]
         let dead = (self.parts().fold(0, sum) as i64).max(0).unsigned_abs();
@@ -181,7 +181,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     fn ask_to_reclaim(&self, at_once: bool) {
         let soon = |now| self.deadlines.ticks().at(now) + self.gathers_for();
-        // Where the clock panics the driver comes at once: the caller has ended an entry.
+        // If the clock panics the driver comes at once: the caller has ended an entry.
         let now = || goes_on(|| self.deadlines.now_for_look());
         let tick = if at_once { AT_ONCE } else { now().map_or(AT_ONCE, soon) };
         // After the push, and before the look at the announcement.
@@ -194,8 +194,8 @@ impl<P: Payload, C> Engine<P, C> {
         (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
-    /// This thread may have withdrawn what was wanted, and asked for it again. A reaper that went
-    /// to sleep in between has not been notified of it.
+    /// Wakes a reaper that went to sleep after this thread had withdrawn what was wanted, and
+    /// before it asked for it again.
     fn wake_for_the_rest(&self) {
         let wanted = self.reclaim.wanted();
         if wanted != NEVER {
@@ -208,23 +208,23 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.reclaim)
     }
 
-    /// How many slots have ended and are not free yet; about.
+    /// Approximate number of slots that have ended and are not free yet.
     pub(crate) fn unreclaimed(&self) -> u64 {
-        // First: a slot is freed after it was pushed.
+        // `freed` is read first: a slot is freed after it was pushed.
         let freed = self.parts().map(|part| part.freed.get()).sum();
         let pushed: u64 = self.parts().map(|part| part.pushed.get()).sum();
         pushed.saturating_sub(freed)
     }
 
-    /// Does the driver's part, at once, for at most so many slots. Unpinned, away from every shard.
+    /// Does the driver's part now, for at most `budget` slots. Unpinned, away from every shard.
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
         let tick = self.deadlines.ticks().at(self.deadlines.now_for_look());
         self.reclaim(tick, true, Share::of(budget), frontend);
     }
 
-    /// Does the driver's part until all that was handed over before is free, for at most so long.
-    /// Returns whether it is. What is handed over later does not count.
+    /// Does the driver's part until all that was handed over before is free, for at most `limit`.
+    /// Returns whether it is.
     pub(crate) fn flush(&self, limit: Duration, frontend: &impl Frontend<P>) -> bool {
         let begun = Instant::now();
         let mut before = None;
@@ -248,8 +248,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Frees what has waited for long enough, if that is wanted at `tick`, or `at_once`: no more
-    /// slots than the share's budget. Whether there is more to do at once. Unpinned, away from
+    /// Frees what has waited long enough, if that is wanted at `tick`, or `at_once`; no more slots
+    /// than the share's budget. Returns whether there is more to do at once. Unpinned, away from
     /// every shard.
     pub(super) fn reclaim(
         &self,
@@ -288,7 +288,7 @@ impl<P: Payload, C> Engine<P, C> {
                     more = true;
                     break;
                 }
-                // Another thread handles the batches: this one goes on instead of waiting.
+                // Another thread handles the batches: this one continues instead of waiting for it.
                 left = SHARE;
             }
         }

@@ -1,5 +1,5 @@
-//! What an engine and its store type hand each other, and the calls that the engine makes
-//! ([`Frontend`]).
+//! What an engine and its store type hand each other, and the calls that the engine makes of the
+//! store type ([`Frontend`]).
 
 use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
@@ -8,23 +8,23 @@ use crate::core::params::BLOCK;
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
-/// What an engine is made with; checked by the builders of the stores.
+/// What an engine is made with. The builders of the stores have checked it.
 pub(crate) struct Config {
     pub(crate) shards: usize,
     pub(crate) precision: Precision,
     pub(crate) capacity: Option<usize>,
     pub(crate) clock: Source,
-    /// The exact clock is read for deadlines, whatever the coarse one's lag.
+    /// Deadlines use the exact clock, whatever the coarse one's lag.
     pub(crate) exact: bool,
     pub(crate) seed: u64,
-    /// A driver that is late by so many nanoseconds takes the process as stalled; see
+    /// A driver this many nanoseconds late takes the process as stalled; see
     /// [`pause`](super::pause).
     pub(crate) pause_grace: Option<u64>,
     /// The driver makes a fence for the threads that set leases; see [`fence`](super::fence).
     pub(crate) asymmetric: bool,
 }
 
-/// A block that is due, as the driver looks into it at tick `tick`, clock reading `now`.
+/// A due block, as the driver looks into it at tick `tick`, clock reading `now`.
 pub(crate) struct DueBlock<'a, P: Payload> {
     pub(crate) first: u32,
     pub(crate) slots: Run<'a, P>,
@@ -35,7 +35,7 @@ pub(crate) struct DueBlock<'a, P: Payload> {
     pub(crate) now: u64,
     /// A bit for each slot that the driver has yet to see to.
     pub(crate) left: u32,
-    /// Of each slot, when the driver looks at it again; `NEVER` if there is no need to.
+    /// When the driver looks at each slot again; `NEVER` if there is no need to.
     pub(crate) deadlines: [u64; BLOCK],
     /// How many entries the driver has ended.
     pub(crate) ended: usize,
@@ -44,16 +44,16 @@ pub(crate) struct DueBlock<'a, P: Payload> {
 /// How much a round may do.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
-    /// Steps of work: blocks, cascades, index words, expired entries. What they do not cover is
-    /// left in its shard.
+    /// Steps of work: blocks, cascades, index words, expired entries. What they do not cover stays
+    /// in its shard.
     pub(crate) budget: usize,
-    /// Until when, where other stores wait for this thread. The round looks at the time after each
-    /// block of a store whose handler it calls, and else after each few blocks.
+    /// When other stores that wait for this thread get it back. The round looks at the time after
+    /// each block of a store whose handler it calls, and otherwise after every few blocks.
     pub(crate) until: Option<std::time::Instant>,
 }
 
 impl Share {
-    /// No other store waits.
+    /// A share of a thread for which no other store waits.
     pub(crate) fn of(budget: usize) -> Self {
         Share { budget: budget.max(1), until: None }
     }
@@ -69,10 +69,9 @@ impl Share {
 pub(crate) struct Round {
     /// The budget ran out: call again at once.
     pub(crate) more: bool,
-    /// Other threads drove some of the shards, or this thread is in a round already: those shards
-    /// were left out.
+    /// Some shards were left out: other threads drove them, or this thread is in a round already.
     pub(crate) busy: bool,
-    /// The tick to come back at, if nothing else happens, to the shards that were not left out.
+    /// The tick at which to return to the shards that were not left out, if nothing else happens.
     pub(crate) next: Option<u64>,
 }
 
@@ -81,9 +80,9 @@ pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
-    /// Whether the driver may end this slot. `None` for one that is filled but not yet published:
-    /// its claimer still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has
-    /// published it.
+    /// Whether the driver may end this slot. `None` if the slot is not yet published: its claimer
+    /// still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has published
+    /// it.
     fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
@@ -92,23 +91,23 @@ pub(crate) trait Frontend<P: Payload> {
         true
     }
 
-    /// Ends what is due in a block. What is not simple is left to the driver, which goes slot by
-    /// slot. Runs none of the user's code.
+    /// Ends what is due in a block, without the user's code. Leaves what is not simple to the
+    /// driver, which goes slot by slot.
     fn end_block(&self, _pin: &Pin, _due: &mut DueBlock<'_, P>) {}
 
-    /// The driver is about to end this slot: a chance to start fetching what that will touch.
-    /// `note` is the word beside it.
+    /// Starts fetching what the end of this slot will touch: the driver is about to end it. `note`
+    /// is the word beside it.
     fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
-    /// The driver has ended this entry, which was due at `deadline`, at clock reading `now`.
-    /// Reports it, and frees the slot. Must not panic.
+    /// Reports this entry, which the driver has ended at clock reading `now` and which was due at
+    /// `deadline`, and frees the slot. Must not panic.
     fn expired(&self, ended: Ended<'_, P>, hold: Self::Hold, deadline: u64, now: u64);
 
-    /// Closes the store, as far as [`Engine::close`](super::Engine::close) does. May be called
+    /// Closes the store as far as [`Engine::close`](super::Engine::close) does. May be called
     /// again.
     fn close(&self);
 
-    /// How many of a shard's slots are in use, and how many keys its index holds; about.
+    /// Approximate numbers of a shard's slots in use, and of keys in its index.
     fn live(&self, shard: usize) -> (u64, u64);
 
     /// The slot that this one leads to, where slots are forwarded.
@@ -116,13 +115,13 @@ pub(crate) trait Frontend<P: Payload> {
         id
     }
 
-    /// How much of a bounded capacity the entry takes that is in a slot, or has ended there.
+    /// How much of a bounded capacity the entry takes that is, or has ended, in a slot.
     fn weight(&self, _id: u32) -> u64 {
         1
     }
 
-    /// No thread looks at an ended slot any more: takes its payload, calls `free`, and drops the
-    /// payload. Must not panic.
+    /// Takes the payload of an ended slot that no thread looks at any more, calls `free`, and drops
+    /// the payload. Must not panic.
     fn discard(&self, _slot: Slot<'_, P>, free: impl FnOnce())
     where
         Self: Sized,

@@ -25,8 +25,8 @@ impl Keys {
         })
     }
 
-    /// The hash of a key by the store's hasher. The bits of the crate's own hasher are those of a
-    /// seeded product already. The compiler decides which hasher it is.
+    /// The hash of a key by the store's hasher. The crate's own hasher returns a seeded product
+    /// already. The compiler decides which hasher it is.
     #[inline(always)]
     pub(crate) fn hash_by<S: BuildHasher + 'static>(
         &self,
@@ -40,8 +40,8 @@ impl Keys {
         }
     }
 
-    /// The seeded hash of some bits: the two halves of a product, one over the other, by which each
-    /// bit reaches all others.
+    /// The seeded hash of some bits: the two halves of a product, combined by xor, so each bit
+    /// reaches all others.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // each half is kept
     pub(crate) fn hash(&self, bits: u64) -> u32 {
@@ -49,8 +49,8 @@ impl Keys {
         mixed(product as u64 ^ (product >> 64) as u64)
     }
 
-    /// The shard whose index has the keys of this hash: by its highest bits, as the index addresses
-    /// homes by the lowest ones.
+    /// The shard whose index has the keys of this hash, by the highest bits: the index addresses
+    /// homes by the lowest.
     #[inline]
     pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
         self.indexes.shard((hash >> 24) as usize)
@@ -62,7 +62,7 @@ impl Keys {
         &self.indexes[self.shard_of_hash(hash)]
     }
 
-    /// Where a key of this hash most likely is. Starts fetching that.
+    /// The likely place of a key of this hash, of which this starts the fetch.
     #[inline(always)]
     pub(crate) fn likely(&self, hash: u32) -> Likely<'_> {
         self.index_of(hash).likely(hash)
@@ -74,11 +74,9 @@ impl Keys {
     }
 }
 
-/// A hash of 32 bits.
-///
-/// The bits of a product are not enough: of keys at regular distances both of its halves are nearly
-/// arithmetic progressions. For one factor in some hundreds these cancel each other in the low
-/// bits, so that many keys fall into a few homes.
+/// A hash of 32 bits. A product's bits are not enough: for keys at regular distances both of its
+/// halves are nearly arithmetic progressions. For one factor in some hundreds these cancel in the
+/// low bits, so many keys fall into a few homes.
 #[inline(always)]
 #[allow(clippy::cast_possible_truncation)] // the upper half fits
 fn mixed(bits: u64) -> u32 {

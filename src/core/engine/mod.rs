@@ -8,10 +8,10 @@
 //!   words of the index, and gives memory back. A poll goes over the shards, from a different one
 //!   in each thread. It leaves out the shards that another thread drives, and says so. What its
 //!   budget does not cover stays in the shard, for the next driver.
-//! * After a round the driver has left every shard and is unpinned. Then it frees slots of entries
-//!   that have ended and that no thread can be looking at, and drops their payloads ([`freeing`]).
-//!   One thread at a time takes the lists and looks after grace periods. Several drivers may drop
-//!   payloads of different batches concurrently.
+//! * After a round the driver, unpinned and away from every shard, frees the slots of ended entries
+//!   that no thread can be looking at, and drops their payloads ([`freeing`]). One thread at a time
+//!   takes the lists and looks after grace periods. Several drivers may drop payloads of different
+//!   batches concurrently.
 //! * The driver calls handlers and listeners unpinned, but while it drives the shard. A poll in a
 //!   handler finds every shard taken. [`Engine::close`] goes from shard to shard and waits at each
 //!   until its driver has left it; in a handler it leaves that shard to its driver.
@@ -82,12 +82,12 @@ use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::{Wakeup, AT_ONCE};
 
-/// How many homes and words of the index an inserting thread migrates at a time where the driver
+/// Number of homes and words of the index that an inserting thread migrates at a time if the driver
 /// has fallen behind.
 const HELP: usize = 64;
 
-/// The time of a round: the tick that has begun, the clock's reading, and which stalls its entries
-/// are not to suffer for.
+/// The time of a round: the tick that has begun, the clock's reading, and the stalls that its
+/// entries are not to suffer for.
 #[derive(Clone, Copy)]
 struct Instant<'p> {
     tick: u64,
@@ -136,11 +136,11 @@ pub(crate) struct Engine<P: Payload, C> {
     leftover: Leftover,
     /// The process that it was made in.
     process: u32,
-    /// Nanoseconds that rounds of the reaper have taken, and how many there were. Written by it
-    /// only.
+    /// Nanoseconds that rounds of the reaper have taken, and their number. Only the reaper writes
+    /// them.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
-    /// How often the clock has panicked on the reaper's thread. Written by it only.
+    /// Number of panics of the clock on the reaper's thread. Only the reaper writes it.
     pub(crate) clock_panics: Counter,
 }
 
@@ -176,8 +176,8 @@ impl<P: Payload, C> Engine<P, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether what has been waited for so long is said by a thread that stayed behind when this
-    /// process was forked.
+    /// Whether what the caller has waited for so long depends on a thread that stayed behind when
+    /// this process was forked.
     pub(crate) fn has_lost(&self, backoff: &Backoff) -> bool {
         backoff.is_long() && self.process != process::current()
     }
@@ -193,25 +193,25 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim.pins.pin()
     }
 
-    /// How many slots of `frontend`, which is this engine's, are in use; about, while others come
-    /// and go.
+    /// Approximate number of slots in use of `frontend`, which is this engine's.
     pub(crate) fn len(&self, frontend: &impl Frontend<P>) -> usize {
         let live: u64 = (0..self.shards()).map(|shard| frontend.live(shard).0).sum();
         usize::try_from(live).unwrap_or(usize::MAX)
     }
 
-    /// Counts a caller that was refused for want of room.
+    /// Counts an entry that was refused for want of room.
     #[cold]
     pub(crate) fn count_refusal(&self) {
         self.with_stripe(|mine, _| mine.refused.add(1));
     }
 
-    /// How many callers have been.
+    /// Number of entries that were refused.
     pub(crate) fn refusals(&self) -> u64 {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// The driver of a shard sees, at clock reading `now`, an entry that was due at `deadline`.
+    /// Counts the lateness of an entry that was due at `deadline`, and that the shard's driver sees
+    /// at clock reading `now`.
     #[inline]
     pub(crate) fn late(&self, shard: usize, deadline: u64, now: u64) {
         let late = now.saturating_sub(self.deadlines.ticks().begins(deadline));
@@ -258,8 +258,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.of(pin.index())
     }
 
-    /// Marks this thread as being at a shard, or about to go to some, until the mark is dropped.
-    /// Marks nest.
+    /// Marks this thread as at a shard, or about to go to some, until the mark is dropped. Marks
+    /// nest.
     fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
         self.stripes.get(&index).driving.add(1);
@@ -299,11 +299,9 @@ impl<P: Payload, C> Engine<P, C> {
         (sane(slots), sane(keys))
     }
 
-    /// Makes sure that the reaper looks at slot `id` by `tick`. Call after its lease was set to
-    /// expire then.
-    ///
-    /// `Err` if the engine was shut down before: the caller must end the slot itself, or find it
-    /// ended.
+    /// Makes sure that the driver looks at slot `id` by `tick`. Called after its lease was set to
+    /// expire then. `Err` if the engine was shut down before: the caller must end the slot itself,
+    /// or find it ended.
     #[inline]
     pub(crate) fn enforce(&self, id: u32, tick: u64) -> Result<(), Refused> {
         match self.slots.header(id) {
@@ -312,8 +310,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// As [`enforce`](Self::enforce), for a caller that has the header at hand. No
-    /// read-modify-write where the block [covers](Fence::is_covered) the lease.
+    /// [`enforce`](Self::enforce) for a caller that has the header. No read-modify-write if the
+    /// block [covers](Fence::is_covered) the lease.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         if self.fence.is_covered(header, tick) {
@@ -341,15 +339,15 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. The
-    /// thread that has made a lease that expires then may not have notified the driver, because
-    /// another thread is about to report an earlier one.
+    /// thread that made a lease that expires then may not have notified the driver, because another
+    /// thread is about to report an earlier tick.
     #[inline]
     pub(crate) fn ensure_reported(&self, id: u32, tick: u64) {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
-    /// The nearest tick that a thread has yet to report, or the one after `now`; [`NEVER`] if there
-    /// is none.
+    /// The nearest tick that a thread has yet to report, but after `now`; [`NEVER`] if there is
+    /// none.
     fn unreported(&self, now: u64) -> u64 {
         Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
     }
@@ -359,15 +357,15 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards.iter().filter_map(|shard| shard.notices.next()).min()
     }
 
-    /// How long until then.
+    /// The time until [`next_expiration`](Self::next_expiration), for a caller that waits for it.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // First: a thread that has dropped its notice since has reported the tick at its shard
-        // before, and a caller that depends on it finds one or the other (Q12).
+        // `unreported` first: a thread that drops its notice has reported the tick at its shard
+        // before, so a caller that depends on it finds one or the other (Q12).
         let unreported = self.unreported(0);
         let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
         let next = told.min().unwrap_or(NEVER);
-        // Read after them: a stall in between makes the wait shorter (Q12).
+        // The clock is read last: a stall in between makes the wait shorter (Q12).
         let now = self.deadlines.clock().now();
         let next = next.min(unreported.max(self.deadlines.ticks().at(now) + 1));
         if let Some(before) = promises {
@@ -404,10 +402,10 @@ impl<P: Payload, C> Engine<P, C> {
         entered
     }
 
-    /// A key has gone into the index of `shard` the long way; `crowded` if the index may have
-    /// grown. Sees to it that the words are migrated: this notifies the driver. If the driver has
-    /// fallen behind by more than a table, this thread migrates some words itself, unless another
-    /// thread does. It does not take the driver's place for that.
+    /// Sees to it that words are migrated after a key has gone into the index of `shard` the long
+    /// way; `crowded` if the index may have grown. This notifies the driver. If the driver is
+    /// behind by more than a table, this thread migrates some words, unless another thread does; it
+    /// does not take the driver's place.
     #[inline]
     fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);

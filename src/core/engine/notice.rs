@@ -18,24 +18,22 @@
 //! inserting thread finds "never", or a later tick: it lowers that, and pushes the block (W5). A
 //! touch to an earlier deadline does the same (W11).
 //!
-//! The pushing thread reports the *block's* next expiration, which it reads after the push, and
-//! not its own deadline. It may push for another thread, too, which has found the block flagged
-//! (W10).
+//! The pushing thread reports the *block's* next expiration, read after the push, and not its own
+//! deadline. It may push for another thread too, which has found the block flagged (W10).
 //!
 //! # A shard's next expiration
 //!
-//! It is at any time a lower bound of the deadlines in the shard's blocks, whether the wheel has a
-//! block or a thread is about to push it. The driver raises it only at the end of its round, and
-//! only if no thread has reported a tick since before the driver took the inbox. A reported tick
-//! that is yet to come stays, although the inbox was empty: its block may be on its way in another
-//! thread's hands (W10). A poll does not find a block that is held up on that way for longer than
-//! its deadline.
+//! It is always a lower bound of the deadlines in the shard's blocks, whether the wheel has a block
+//! or a thread is about to push it. The driver raises it only at the end of its round, and only if
+//! no thread has reported a tick since before the driver took the inbox. A reported tick that is
+//! yet to come stays, although the inbox was empty: another thread may be about to push its block
+//! (W10). A poll does not find a block whose push is held up for longer than its deadline.
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the ticks that were reported. A thread that finds its block lowered
-//! by another one reports nothing while a nearer tick of the shard is known. A caller may ask how
-//! long to wait just then. So in the keyed stores a thread notes its deadline in its stripe before
+//! A shard keeps the nearest of the reported ticks. A thread that finds its block lowered by
+//! another one reports nothing while a nearer tick of the shard is known, and a caller may ask just
+//! then how long to wait. So in the keyed stores a thread notes its deadline in its stripe before
 //! it makes the lease, until the driver knows of it ([`Unreported::begin`]). A driver reads these
 //! notes before it raises the shard's next expiration, and raises it no further than the nearest
 //! (Q12).
@@ -47,7 +45,7 @@ use crate::core::slots::Slots;
 use crate::time::NEVER;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A shard's notices: what inserting threads leave for its driver. See the module's head.
+/// A shard's notices: what inserting threads leave for its driver.
 pub(super) struct Notices {
     inbox: Inbox,
     /// When something in the shard next expires, or earlier. Lowered by the threads that notify the
@@ -64,7 +62,6 @@ impl Notices {
     /// tick by which the driver is wanted.
     pub(super) fn notify(&self, block: u32, header: &Header) -> Option<u64> {
         self.inbox.push(block, header);
-        // The block's, not the caller's own: the push may have been for another thread, too (W10).
         let tick = header.next.get()?;
         // After the push: a driver that raises it has taken the inbox with the block in it.
         self.next.name(tick);
@@ -79,31 +76,29 @@ impl Notices {
         }
     }
 
-    /// When something in the shard next expires, or earlier.
     pub(super) fn next(&self) -> Option<u64> {
         self.next.get()
     }
 
-    /// As [`next`](Self::next), for a caller that has read the stripes' [`Unreported`] before.
+    /// [`next`](Self::next) for a caller that has read the stripes' [`Unreported`] before.
     pub(super) fn next_reported(&self) -> Option<u64> {
         self.next.get_told()
     }
 }
 
-/// What a shard's driver has taken of the [`Notices`], and what it has read last.
+/// What a shard's driver has taken of the [`Notices`], and what it has last read.
 #[derive(Default)]
 pub(super) struct Heard {
     taken: Taken,
-    /// The shard's next expiration as the driver left it, or read it, last; see
+    /// The shard's next expiration as the driver last left or read it; see
     /// [`NextExpiration::raise`].
     next: u64,
 }
 
 impl Heard {
-    /// Takes the inbox, unless an earlier round has left something of it. Returns whether there is
-    /// something to [pop](Self::pop).
+    /// Takes the inbox, unless an earlier round has left something of it, which comes first.
+    /// Returns whether there is something to [pop](Self::pop).
     pub(super) fn take(&mut self, notices: &Notices) -> bool {
-        // What an earlier round left is worked off first; then what has come since.
         if self.taken.is_empty() {
             self.taken = notices.inbox.take();
         }
@@ -115,9 +110,9 @@ impl Heard {
         self.taken.pop(slots)
     }
 
-    /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick that is not
-    /// reported yet, which `unreported` reads. Returns what it is then; `None` if the driver has to
-    /// take the inbox again: a thread has reported a tick since the last time.
+    /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick in `unreported`.
+    /// Returns what it is then; `None` if a thread has reported a tick since the last time: the
+    /// driver has to take the inbox again.
     pub(super) fn raise(
         &mut self,
         notices: &Notices,
@@ -148,12 +143,10 @@ impl Unreported {
         Unreported { nearness: AtomicU64::new(0) }
     }
 
-    /// Says, until what this returns is dropped, that this thread is about to make a lease that
-    /// expires at `tick`, which the driver has to know. Call it before another thread can find the
-    /// lease.
-    ///
-    /// No fence: a thread whose answer depends on that lease has found it, or its block lowered,
-    /// and with it what this says.
+    /// Notes, until the result is dropped, that this thread is about to make a lease that expires
+    /// at `tick`, which the driver has to know. Called before another thread can find the lease. No
+    /// fence: a thread whose answer depends on that lease has found it, or its block lowered, and
+    /// with it this note.
     #[inline]
     pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
         let before = self.nearness.load(Ordering::Relaxed);
@@ -162,8 +155,7 @@ impl Unreported {
         Telling { unreported: self, before }
     }
 
-    /// The nearest tick of all threads', or the one after `now` if that has passed; [`NEVER`] if
-    /// there is none.
+    /// The nearest tick of all threads', but after `now`; [`NEVER`] if there is none.
     pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
         // Acquire: pairs with `Telling::drop`. `wait_time` reads the shards after it.
         // survives: loom does not see this standard atomic.

@@ -9,12 +9,10 @@
 //! thread drives any shard, the process was stalled: from the tick `from` at which the round should
 //! have begun to the tick `to` at which it does.
 //!
-//! Only a round that was *supposed* to come can be late. What is supposed depends on the thread
-//! that drives:
+//! Only a round that was *supposed* to come can be late. That depends on the thread that drives:
 //!
 //! * The reaper sleeps until the next expiration, so it is supposed to come then.
-//! * A caller that has asked for the wait time since the last round is supposed to come when that
-//!   is over.
+//! * A caller that has asked for the wait time since the last round is supposed to come at its end.
 //! * The engine knows only the habit of any other caller. The time by which it is late (after the
 //!   last round, or after the time it was given) is a *gap*. After two gaps in a row that exceed
 //!   the threshold, the shorter one is the caller's *habit*: the next round is supposed to come
@@ -36,8 +34,8 @@
 //! Every lease with a deadline from `from` to `to` gets the length of the stall, `to - from + 1`,
 //! on top. Its new deadline is after `to`, so no lease gets it twice. The rule stands until rounds
 //! that began later have worked off every shard, however small their budgets. The driver applies it
-//! where it would end the lease, by the swap of a touch. A touch that comes before makes this
-//! needless; one that comes after renews.
+//! where it would end the lease, by the swap of a touch. An earlier touch makes this needless; a
+//! later one renews.
 //!
 //! # The deciding thread
 //!
@@ -52,7 +50,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A stall is shorter than so many ticks.
+/// A longer one, in ticks, is a jump of the clock.
 const LONGEST: u64 = 1 << 38;
 
 /// The process was stalled from the first of these ticks to the last.
@@ -62,7 +60,7 @@ pub(super) struct Pause {
     to: u64,
 }
 
-/// The deadline that stands instead of this one, after these stalls in their order.
+/// The deadline in place of this one, after these stalls in their order.
 pub(super) fn graced(pauses: &[Pause], deadline: u64) -> u64 {
     pauses.iter().fold(deadline, |deadline, pause| {
         if (pause.from..=pause.to).contains(&deadline) {
@@ -73,7 +71,7 @@ pub(super) fn graced(pauses: &[Pause], deadline: u64) -> u64 {
     })
 }
 
-/// Looks out for stalls, where that is wanted. See the module's head.
+/// Looks out for stalls, if a threshold is set.
 pub(super) struct Stalls {
     watch: Option<Watch>,
 }
@@ -82,8 +80,8 @@ struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
-    /// The clock reading at which a caller that has asked since the last round is to come back; 0
-    /// if no caller has asked.
+    /// When a caller that has asked since the last round is to come back, as a clock reading; 0 if
+    /// no caller has asked.
     told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
@@ -92,7 +90,7 @@ struct Watch {
 }
 
 impl Watch {
-    /// No round is expected before there is anything.
+    /// Expects no round before there is anything.
     fn new(threshold: u64) -> Self {
         Watch {
             threshold,
@@ -104,7 +102,7 @@ impl Watch {
         }
     }
 
-    /// The habit of callers, after one of them has made a round.
+    /// The habit of callers, after one of them has made this round.
     fn habit_after(&self, round: (u64, u64)) -> u64 {
         let told = self.told.swap(0, Relaxed);
         let noted = self.rhythm.enter(|rhythm| {
@@ -127,8 +125,8 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// A round has begun and ended at these clock readings. Before it a caller was asked to come at
-    /// `told`, if at all.
+    /// Notes a round that began and ended at these clock readings. The caller was asked to come at
+    /// `told`, or 0.
     fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
         if let Some(last) = self.ended {
             let gap = began.saturating_sub(last.max(told));
@@ -145,21 +143,21 @@ impl Rhythm {
         self.ended = Some(ended);
     }
 
-    /// The time by which the next round is supposed to come later than it is wanted.
+    /// How much later than wanted the next round is supposed to come.
     fn habit(&self) -> u64 {
         self.long[0].min(self.long[1])
     }
 }
 
 impl Stalls {
-    /// A stall is longer than `threshold` nanoseconds; `None`: stalls are not looked out for.
+    /// A stall is longer than `threshold` nanoseconds; with `None` nothing looks out for stalls.
     pub(super) fn new(threshold: Option<u64>) -> Self {
         Stalls { watch: threshold.map(Watch::new) }
     }
 
-    /// The stalls that a round is to allow for, which begins now, in this tick. `None` if another
-    /// thread is deciding that. `attended` says whether a thread drives any shard, and `is_past`
-    /// whether rounds that began after a tick have worked off all shards.
+    /// The stalls that a round allows for which begins now, in this tick. `None` if another thread
+    /// is deciding that. `attended` says whether a thread drives any shard, and `is_past` whether
+    /// rounds that began after a tick have worked off all shards.
     pub(super) fn standing(
         &self,
         deadlines: &Deadlines,
@@ -189,7 +187,6 @@ impl Stalls {
             if is_late(expected) && !attended {
                 // The first tick of which not all is due before.
                 let from = deadlines.ticks().at(expected - 1) + 1;
-                // A jump by years is none.
                 if from <= tick && tick - from < LONGEST {
                     pauses.push(Pause { from, to: tick });
                     stalled = Some(tick - from + 1);
@@ -213,7 +210,7 @@ impl Stalls {
         watch.is_some_and(|watch| watch.pauses.is_taken())
     }
 
-    /// This thread is about to leave a shard.
+    /// Called when this thread is about to leave a shard: puts the expectation off.
     pub(super) fn attended(&self, deadlines: &Deadlines) {
         if let Some(watch) = &self.watch {
             let now = deadlines.clock().now();
@@ -224,7 +221,7 @@ impl Stalls {
         }
     }
 
-    /// This thread has been round, since the clock reading `began`. `next` is when something next
+    /// Called after a round that began at the clock reading `began`. `next` is when something next
     /// expires.
     pub(super) fn expect(
         &self,
@@ -234,7 +231,7 @@ impl Stalls {
         next: impl FnOnce() -> Option<u64>,
     ) {
         let Some(watch) = &self.watch else { return };
-        // Where another thread is deciding, or has just been round, that will do.
+        // If another thread is deciding, or has just been round, that will do.
         watch.pauses.enter(|_| {
             let due = next().map_or(u64::MAX, |next| deadlines.ticks().begins(next));
             let now = deadlines.clock().now();
@@ -244,8 +241,7 @@ impl Stalls {
         });
     }
 
-    /// The expectation before a caller's wait time is worked out: [`promised`](Self::promised)
-    /// takes it.
+    /// The expectation before a caller's wait time is worked out, for [`promised`](Self::promised).
     pub(super) fn promises(&self, has_reaper: bool) -> Option<u64> {
         let watch = self.watch.as_ref().filter(|_| !has_reaper)?;
         // Acquire: the wait time is worked out after this. An older one could take the place of the
@@ -254,9 +250,9 @@ impl Stalls {
         Some(watch.expected.load(Ordering::Acquire))
     }
 
-    /// The engine asks a caller at clock reading `now` to come back at `until` ([`u64::MAX`]: not
-    /// before there is anything). `before` is what [`promises`](Self::promises) has returned: if a
-    /// round has ended since, or a shard was left, that round's expectation stands.
+    /// Notes that the engine asks a caller at clock reading `now` to come back at `until`
+    /// ([`u64::MAX`]: not before there is anything). `before` is what [`promises`](Self::promises)
+    /// has returned: if a round has ended or a shard was left since, that expectation stands.
     pub(super) fn promised(&self, before: u64, now: u64, until: u64) {
         let Some(watch) = &self.watch else { return };
         let habit = watch.rhythm.enter(|rhythm| rhythm.habit()).unwrap_or(0);

@@ -17,8 +17,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.go_round(now, share, frontend, |_| ())
     }
 
-    /// As [`poll`](Self::poll), beside a reaper, if there is one: it may be asleep, and does not
-    /// know what this round has filed, or left over (W4).
+    /// [`poll`](Self::poll) beside a reaper, if there is one: it may be asleep, and does not know
+    /// what this round has filed, or left over (W4).
     pub(crate) fn poll_beside(
         &self,
         now: u64,
@@ -33,8 +33,8 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for a caller that goes round once. There is more to
-    /// do also where other threads drove some shards.
+    /// [`poll_beside`](Self::poll_beside) for a caller that makes one round: `more` also if other
+    /// threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget, frontend);
@@ -43,9 +43,9 @@ impl<P: Payload, C> Engine<P, C> {
         Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
     }
 
-    /// As [`poll_beside`](Self::poll_beside), for a caller that comes for what is due. It goes
-    /// round again if another driver may have left its shard with something due since, unless this
-    /// round has `found` something (Q10).
+    /// [`poll_beside`](Self::poll_beside) for a caller that wants what is due. Unless this round
+    /// has `found` something, it makes another if another driver may have left its shard with
+    /// something due (Q10).
     pub(crate) fn poll_shared(
         &self,
         budget: usize,
@@ -62,7 +62,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// A poll has driven the engine: the tasks that wait for the end of a shutdown look again.
+    /// After a poll, the tasks that wait for the end of a shutdown look again.
     fn tell_drains(&self) {
         #[cfg(feature = "async")]
         if self.admission.is_refusing() {
@@ -104,8 +104,8 @@ impl<P: Payload, C> Engine<P, C> {
             }
             let at = (first + nth) & (shards - 1);
             let visit = self.shards[at].driver.enter(|driver| {
-                // A driver with a later reading may have been here meanwhile: time does not go back
-                // for a shard.
+                // A driver with a later reading may have been here: time does not go back for a
+                // shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, frontend))
             });
             match visit.flatten() {
@@ -145,8 +145,8 @@ impl<P: Payload, C> Engine<P, C> {
         )
     }
 
-    /// The shard that this thread's round begins with: another one for every thread. And how many
-    /// more this is than its index says.
+    /// The shard that this thread's round begins with, which differs between threads, and by how
+    /// many shards that is past the one of its index.
     fn first_shard(&self) -> (usize, u64) {
         self.with_stripe(|mine, index| {
             let further = mine.further.get();
@@ -175,15 +175,15 @@ impl<P: Payload, C> Engine<P, C> {
         next.min(shard.maintenance.load(Ordering::Acquire))
     }
 
-    /// Whether something is due at `now` that this thread could find: in a shard that no thread
-    /// drives.
+    /// Whether something is due at `now` in a shard that no thread drives, so that this thread
+    /// could find it.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.deadlines.ticks().at(now);
         let due = |at: usize| self.shards[at].notices.next().is_some_and(|next| next <= tick);
         !self.is_driving() && !self.stalls.is_deciding() && self.unattended().any(due)
     }
 
-    /// The reaper, awake, would sleep until `tick`. Returns whether it may.
+    /// The awake reaper announces that it would sleep until `tick`. Returns whether it may.
     pub(crate) fn may_sleep_until(&self, tick: u64) -> bool {
         self.wakeup.announce(tick, || {
             self.unattended().all(|at| self.wanted(at) >= tick) && self.reclaim.wanted() >= tick

@@ -23,16 +23,16 @@ use crate::time::NEVER;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-/// A thread's part.
+/// One thread's part, in its stripe.
 pub(super) struct Mine {
     list: Deferred,
-    /// How many slots this thread has pushed, and how many it has freed of all that were.
+    /// Number of slots that this thread has pushed, and of all pushed ones that it has freed.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
-    /// What the slots weigh that this thread has pushed, less those that it has freed. Of a store
-    /// whose capacity is bounded.
+    /// Weight of the slots that this thread has pushed, less those that it has freed, if the
+    /// store's capacity is bounded.
     pub(super) dead: Counter,
-    /// What this thread has pushed since it last asked whether too much waits.
+    /// Weight that this thread has pushed since it last asked whether too much waits.
     unasked: Counter,
 }
 
@@ -47,8 +47,8 @@ impl Mine {
         }
     }
 
-    /// Counts the weight of a slot that this thread has pushed. Whether it is time to ask if too
-    /// much waits: each time when more than `most` has been pushed.
+    /// Counts the weight of a slot that this thread has pushed. Returns whether it is time to ask
+    /// if too much waits: after each `most` that it has pushed.
     pub(super) fn weigh(&self, weight: u64, most: u64) -> bool {
         self.dead.add(weight);
         self.unasked.add(weight);
@@ -59,9 +59,9 @@ impl Mine {
         asks
     }
 
-    /// Hands over `n` slots that the caller has ended, and whose words are out of the index: slot
-    /// `first`, and those that it is linked to, down to `last`. Returns whether the list was empty:
-    /// then the driver may not know of it.
+    /// Hands over `n` slots that the caller has ended and taken out of the index: slot `first`, and
+    /// those that it is linked to, down to `last`. Returns whether the list was empty: then the
+    /// driver may not know of it.
     #[inline(always)]
     pub(super) fn push<P: Payload>(
         &self,
@@ -90,7 +90,7 @@ pub(super) type Done = Arc<AtomicBool>;
 #[derive(Default)]
 struct Waiting {
     batches: Vec<Batch>,
-    /// The flags of all batches that are not free yet, those included that threads are freeing.
+    /// The flags of all batches that are not free yet, with those that threads are freeing.
     unfinished: Vec<Done>,
     /// How many ticks the last look at a grace period was put off.
     backoff: u64,
@@ -123,8 +123,8 @@ impl Waiting {
     fn passed(&mut self, pins: &Pins) -> Due {
         let mut due = 0;
         pins.turn_until(|| {
-            // All of them are asked: a batch begins its second period when its first is over, not
-            // when those before it are free. Later batches wait for no less than earlier ones.
+            // Each batch is asked: its second period begins when its first is over, not when the
+            // batches before it are free. Later batches wait for no less than earlier ones.
             let mut over = self.batches.iter_mut().map(|batch| batch.wait.is_over(pins));
             due = over.by_ref().take_while(|&over| over).count();
             over.for_each(drop);
@@ -164,7 +164,7 @@ impl Due {
     }
 }
 
-/// What all threads share of it. See the module's head.
+/// What all threads share: the pins, the batches, and when a driver is wanted.
 pub(crate) struct Reclaim {
     pub(crate) pins: Pins,
     waiting: Exclusive<Waiting>,
@@ -188,7 +188,7 @@ impl Reclaim {
         self.again.load(Ordering::Acquire)
     }
 
-    /// A driver should come by `tick`. Call it after a push, and before the reaper is woken.
+    /// Asks for a driver by `tick`. Called after a push, and before the reaper is woken.
     pub(super) fn want(&self, tick: u64) {
         self.again.fetch_min(tick, Ordering::AcqRel);
     }
@@ -203,11 +203,10 @@ impl Reclaim {
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
-    /// batches whose grace periods are over. What is left is wanted again: after `next` ticks, or
-    /// as late as `put_off` says of the last time, if a look was due and found nothing. `None` if
-    /// another thread handles the batches: that one asks for what it has not taken.
-    ///
-    /// The reaper may have gone to sleep while nothing was wanted: the caller wakes it.
+    /// batches whose grace periods are over. It asks for a driver for the rest: after `next` ticks,
+    /// or after `put_off` of the last back-off if a due look found nothing. `None` if another
+    /// thread handles the batches: that one asks for what it has not taken. The reaper may have
+    /// gone to sleep while nothing was wanted: the caller wakes it.
     pub(super) fn take_due<'a, I: Iterator<Item = &'a Mine>>(
         &self,
         tick: u64,
@@ -220,7 +219,7 @@ impl Reclaim {
             // (`a_flush_beside_a_removal` fails without it).
             let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
             // One batch in its first period at a time: what comes meanwhile goes into the next one.
-            // So there are few batches, however long a period takes and however much ends in it.
+            // So there are few batches, however long a period takes.
             let was_in_first = waiting.is_in_first();
             if !was_in_first {
                 waiting.gather(&self.pins, parts());

@@ -57,7 +57,6 @@ pub(crate) enum Look {
 }
 
 impl Look {
-    /// `Again` if a swap on this occupancy's lease was lost to another renewal.
     pub(crate) fn after(has_lost: bool) -> Self {
         if has_lost {
             Look::Again
@@ -67,9 +66,9 @@ impl Look {
     }
 }
 
-/// The deadline that a renewal sets; `None` leaves the lease as it is, and the renewal is done all
-/// the same. See the module's head. `found` is the deadline that the lease has. `cheap` was
-/// computed after the look, and `exact` computes the deadline from an exact reading.
+/// The deadline that a renewal sets; with `None` the lease stays, and the renewal is done all the
+/// same. `found` is the lease's deadline. `cheap` was computed after the look, and `exact` computes
+/// one from an exact reading.
 #[inline(always)]
 fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
     if cheap >= found {
@@ -82,8 +81,7 @@ fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> O
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// The deadline of what begins or is renewed now, and the clock reading that it was derived
-    /// from. `default` is the default timeout.
+    /// The deadline of what begins or is renewed now, and the clock reading that it comes from.
     #[inline(always)]
     pub(crate) fn deadline(
         &self,
@@ -93,11 +91,9 @@ impl<P: Payload, C> Engine<P, C> {
         self.with_stripe(|mine, _| self.deadlines.deadline(&mine.deadlines, timeout, default))
     }
 
-    /// The deadline that a renewal sets which has just looked at `lease`; `None` leaves the lease
-    /// as it is, and the renewal is done all the same.
-    ///
-    /// The caller swaps `lease` for one with that deadline. If it loses the swap it looks at the
-    /// lease again and calls this again.
+    /// The deadline for a renewal that has just looked at `lease`; with `None` the lease stays, and
+    /// the renewal is done all the same. The caller swaps `lease` for one with that deadline. If it
+    /// loses the swap it looks at the lease again and calls this again.
     #[inline]
     pub(crate) fn renewed(
         &self,
@@ -109,7 +105,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.renewed_over(|| self.deadlines.of(lease), look, (timeout, default))
     }
 
-    /// As [`renewed`](Self::renewed), of a tick that stands elsewhere.
+    /// [`renewed`](Self::renewed) for a deadline that is not in a lease.
     #[inline]
     pub(crate) fn renewed_over(
         &self,
@@ -123,10 +119,9 @@ impl<P: Payload, C> Engine<P, C> {
         }))
     }
 
-    /// The lease of slot `id`, until now `before`, ends at `deadline`. If that is nearer, this
-    /// notifies the driver (W11). If it is not, nothing needs to be done. The thread that made the
-    /// lease has reported, or is about to report, its old deadline, and the driver, coming then,
-    /// finds the new one.
+    /// Called when the lease of slot `id`, until now `before`, ends at `deadline`. Notifies the
+    /// driver of a nearer one (W11). Otherwise nothing needs to be done: the thread that made the
+    /// lease reports its old deadline, and the driver, coming then, finds the new one.
     #[inline]
     pub(crate) fn shortened(&self, id: u32, before: Lease, deadline: u64) {
         if self.deadlines.of(before) > deadline {
@@ -134,7 +129,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// What `call` comes to, which computes a deadline. Where the clock has jumped by years and no
+    /// Returns what `call` does, which computes a deadline. If the clock has jumped by years and no
     /// thread has polled since, this thread lets the driver catch up, and calls again.
     #[inline(always)]
     pub(crate) fn catching_up<R>(
@@ -152,8 +147,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Drives the engine until all has been ended that was due when this began. False if that is
-    /// in vain: the thread that drives a shard stayed behind in a fork.
+    /// Drives the engine until all that was due when this began has been ended. False if that is in
+    /// vain: the thread that drives a shard stayed behind in a fork.
     #[cold]
     pub(crate) fn catch_up(&self, frontend: &impl Frontend<P>) -> bool {
         let (now, mut backoff) = (self.deadlines.now(), Backoff::new());

@@ -6,9 +6,9 @@
 //!            claimed from       yet, slots in use
 //! ```
 //!
-//! A thread enters a chunk of the ring that has room ([`Ring::roomy`]), and adds one where a few
-//! looks find none ([`Ring::add`]). The driver takes chunks off the ring when most slots are free,
-//! and gives their memory back when they have drained ([`Ring::release`]).
+//! A thread enters a chunk of the ring that has room ([`Ring::roomy`]), and adds one if a few looks
+//! find none ([`Ring::add`]). The driver takes chunks off the ring when most slots are free, and
+//! gives their memory back once they have drained ([`Ring::release`]).
 //!
 //! # Leaving a chunk that has left the ring
 //!
@@ -26,15 +26,15 @@
 //! Either the driver finds that the thread has given the block back, or the thread finds the ring
 //! shortened.
 //!
-//! No thread uses a chunk that was let go: a thread that has just taken a block looks whether its
-//! chunk is on the ring ([`Ring::has`]). The driver shortens the ring before it takes the blocks of
-//! the chunk, so a thread that takes one after the driver finds the ring shortened.
+//! No thread uses a chunk that was let go: a thread that has just owned a block checks that its
+//! chunk is on the ring ([`Ring::has`]). The driver shortens the ring before it takes the chunk's
+//! blocks, so a thread that owns one after the driver finds the ring shortened.
 //!
 //! # Shutdown
 //!
 //! `peak` has the most chunks that there ever were, and a bit that closes it. A thread raises
-//! `peak` before it can be in a new chunk: either the thread that shuts down sees that chunk, or
-//! the adding thread sees that the engine was shut (W8).
+//! `peak` before it can be in a new chunk: either a shutdown sees that chunk, or the adding thread
+//! sees that the engine was shut (W8).
 
 use super::Refused;
 use crate::core::lease::State;
@@ -50,7 +50,7 @@ const RELEASE_AT_ONCE: u32 = 32;
 /// Bit of `peak`: the engine has shut down.
 const SHUT: u32 = 1 << 31;
 
-/// See the module's head.
+/// One shard's ring.
 pub(super) struct Ring {
     /// The number of the shard.
     shard: usize,
@@ -62,7 +62,7 @@ pub(super) struct Ring {
     position: AtomicU32,
     /// A thread has seen that memory can go back.
     asked: AtomicBool,
-    /// Number of chunks off the ring whose memory is held still. The driver's; a statistic.
+    /// Number of chunks off the ring that still hold memory. Written by the driver; a statistic.
     lingering: std::sync::atomic::AtomicU32,
 }
 
@@ -97,13 +97,12 @@ impl Ring {
         }
     }
 
-    /// A chunk with room in it, if a few looks find one, and at which of its slots to begin.
+    /// A chunk with room, if a few looks find one, and the slot in it to begin at.
     ///
-    /// It looks first from the ring's position on, where a first-in-first-out window has freed
-    /// chunks. Then it looks here and there, so that a run of long-lived entries does not hide free
-    /// chunks behind it. The position moves past chunks without room only when one with room lies
-    /// behind them: if the window's tail has not left the chunk at the position yet, that chunk is
-    /// what comes next.
+    /// The first looks go from the ring's position on, where a first-in-first-out window has freed
+    /// chunks. The others are spread, so a run of long-lived entries does not hide free chunks
+    /// behind it. The position moves past chunks without room only when one with room lies behind
+    /// them: if the window's tail has yet to leave the chunk at the position, that chunk is next.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn roomy<P: Payload>(&self, slots: &Slots<P>, turn: u64) -> Option<(u32, usize)> {
         let roomy = |local: u32| {
@@ -115,7 +114,7 @@ impl Ring {
             for slot in sampled {
                 if slot.lease().is(State::Free) {
                     free += 1;
-                    // Where to begin: what lies before it may be in use for any length of time.
+                    // Slots before this may be in use for any length of time.
                     start = start.or(Some(seen * step));
                 }
                 seen += 1;
@@ -191,8 +190,8 @@ impl Ring {
         local < self.active.load(Ordering::Relaxed)
     }
 
-    /// This thread has left a chunk, and owns no block in it. Returns whether the chunk is off the
-    /// ring: then the driver is to look after memory.
+    /// Called when this thread has left a chunk, and owns no block in it. Returns whether the chunk
+    /// is off the ring: then the driver is to look after memory.
     pub(super) fn leave(&self, local: u32) -> bool {
         // A read-modify-write: either the driver, whose swap shortens the ring after it, finds the
         // block left; or this finds the ring shortened.
@@ -201,7 +200,7 @@ impl Ring {
         local >= self.active.fetch_add(0, Ordering::AcqRel)
     }
 
-    /// Asks the driver to look after memory. The caller wakes the reaper then.
+    /// Asks the driver to look after memory. The caller wakes the reaper afterwards.
     pub(super) fn ask(&self) {
         // Release: the driver that finds the flag finds the block left, or the end counted.
         // survives: the driver owns blocks by swaps, in which loom reads the newest value, and the
@@ -216,32 +215,32 @@ impl Ring {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// The driver's: whether a thread has asked since the last time.
+    /// Whether a thread has asked since the last time. Only the driver calls this.
     pub(super) fn take_asked(&self) -> bool {
         // survives: as `ask`, whose other side the swap is.
         self.is_asked() && self.asked.swap(false, Ordering::AcqRel)
     }
 
-    /// How many chunks to keep on a ring with so many slots in use: twice what is in use, and one.
+    /// Number of chunks to keep for so many slots in use: twice what they need, and one.
     #[allow(clippy::cast_possible_truncation)] // fewer than chunks
     fn wanted(live: u64) -> u32 {
         (live * 2 / CHUNK as u64) as u32 + 1
     }
 
-    /// How many chunks to keep of so many, if most of them are free. Asks for the number of slots
-    /// in use, which sums what all threads have counted, only where chunks could go.
+    /// Number of chunks to keep if most of `active` ones are free. Calls `live`, which sums what
+    /// all threads have counted, only if chunks could go.
     fn shrunk(active: u32, live: impl FnOnce() -> u64) -> Option<u32> {
         (active >= 4).then(|| Self::wanted(live())).filter(|&wanted| wanted < active / 2)
     }
 
-    /// Whether memory can go back of a shard with so many slots in use; about.
+    /// Whether a shard with so many slots in use can give memory back; approximate.
     pub(super) fn can_shrink(&self, live: impl FnOnce() -> u64) -> bool {
         Self::shrunk(self.active.load(Ordering::Relaxed), live).is_some()
     }
 
-    /// Takes chunks off the ring if most of it is free, with so many slots in use, and calls
-    /// `let_go` with chunks that are off the ring. Only the driver calls this. Returns, with the
-    /// outcome, how many chunks are left if all others have gone now.
+    /// Takes chunks off the ring if most of its slots are free, and calls `let_go` with chunks off
+    /// the ring. Only the driver calls this. Also returns how many chunks are left if all others
+    /// have now gone.
     pub(super) fn release(
         &self,
         resident: &mut Resident,
@@ -259,16 +258,15 @@ impl Ring {
                 self.active.compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = self.active.load(Ordering::Acquire);
-        // Meanwhile it may have grown.
         resident.end = resident.end.max(active);
         let mut released = 0;
         let mut in_use = false;
-        // What a thread sat in the last time. What is on the ring again is left alone.
+        // Chunks that were set aside. What is on the ring again is left alone.
         let mut aside = std::mem::take(&mut resident.aside);
         aside.retain(|&local| {
             let seen = (local >= active).then(|| let_go(local));
-            // The thread has moved on and notified the driver. No thread reports the end of what it
-            // has left there.
+            // The thread has moved on and notified the driver, but left a live entry there: no
+            // thread will report its end.
             in_use |= seen == Some(Released::InUse);
             seen.is_some_and(|seen| seen != Released::Yes)
         });
@@ -309,21 +307,21 @@ impl Ring {
         self.peak.load(Ordering::Acquire) & !SHUT
     }
 
-    /// From now on no chunk is added. The most chunks that there ever were; `None` if it was shut
-    /// before.
+    /// Closes the ring: no chunk is added from now on. Returns the most chunks that there ever
+    /// were; `None` if it was closed before.
     pub(super) fn shut(&self) -> Option<u32> {
         let peak = self.peak.fetch_or(SHUT, Ordering::AcqRel);
         (peak & SHUT == 0).then_some(peak)
     }
 
-    /// How many chunks have their memory; about.
+    /// Approximate number of chunks that hold memory.
     pub(super) fn held(&self) -> u64 {
         let lingering = self.lingering.load(std::sync::atomic::Ordering::Relaxed);
         u64::from(self.active.load(Ordering::Relaxed)) + u64::from(lingering)
     }
 
-    /// For models: how many chunks are on the ring, and which ones have been used since their
-    /// memory went back.
+    /// For models: the number of chunks on the ring, and the chunks used since their memory went
+    /// back.
     #[cfg(expiry_loom)]
     pub(super) fn chunks<P: Payload>(&self, slots: &Slots<P>) -> (u32, Vec<u32>) {
         let used = |&local: &u32| {

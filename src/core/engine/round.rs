@@ -17,7 +17,7 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 use expiry_wheel::dense::{Pop, Wheel};
 
-/// How long until the driver looks again at a chunk that it could not give back, in nanoseconds.
+/// After how many nanoseconds the driver looks again at a chunk that it could not give back.
 const TEND_AGAIN: u64 = 1_000_000_000;
 
 /// How often memory is maintained where entries end all the time, in nanoseconds.
@@ -26,7 +26,7 @@ const TEND_EVERY: u64 = 20_000_000;
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
 
-/// What is left of a shard after a visit.
+/// What a visit leaves of a shard.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
     /// The budget ran out.
@@ -35,7 +35,7 @@ pub(super) struct Visit {
     pub(super) next: u64,
 }
 
-/// What migration gets of a round whose budget has been used up by expiry.
+/// What migration gets of a round that has no budget left after expiry.
 const CARRY_AT_LEAST: usize = 64;
 
 impl<P: Payload, C> Engine<P, C> {
@@ -61,12 +61,12 @@ impl<P: Payload, C> Engine<P, C> {
         let left = self.migrate(at, work.budget.max(CARRY_AT_LEAST), frontend);
         let mut more = next.is_none() || left == 0;
         work.budget = work.budget.min(left);
-        // Before memory is looked after, which may want a table whose grace period is over: with
-        // one that is not, this is not the last look.
+        // Before memory is maintained, which may want a table whose grace period is over. If that
+        // is not over, this is not the last look.
         let waits = self.keys.at(at).turn(|| self.reclaim.pins.turn());
-        // Before the wheel is asked for the live ones: what ends from here on asks again.
+        // Before `live` is read: what ends from here on asks again.
         let asked = shard.ring.take_asked();
-        // Not in each tick: it sums what all threads have counted.
+        // Not in each tick, because it sums what all threads have counted.
         let every = (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1);
         let again = || driver.tended == NEVER || instant.tick >= driver.tended + every;
         let tends = asked || again();
@@ -87,8 +87,7 @@ impl<P: Payload, C> Engine<P, C> {
                 self.reclaim.pins.clear_seats();
             }
         }
-        // What has ended here may have been the last key of an index that has been looked after
-        // before.
+        // What has ended here may have been the last key of an index that was maintained before.
         driver.lingers |= work.ended > ended && (self.shards() > 1 || !tends);
         let mut maintenance = NEVER;
         // Also if this visit has not looked, because an earlier one of the same tick had.
@@ -117,7 +116,7 @@ impl<P: Payload, C> Engine<P, C> {
         Visit { more, next: next.unwrap_or(NEVER).min(maintenance) }
     }
 
-    /// Says so if a shard's index has another size than it had when that was looked at last.
+    /// Logs if a shard's index has another size than at the last look.
     #[cfg(feature = "tracing")]
     fn tell_of_growth(&self, driver: &mut DriverShard, at: usize) {
         let index = self.keys.at(at);
@@ -136,14 +135,14 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// How many ticks to put off the next look at a grace period that a pinned thread does not let
-    /// end.
+    /// The number of ticks by which to put off the next look at a grace period that a pinned thread
+    /// keeps from ending.
     pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
         let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
         (backoff * 2).clamp(1, most)
     }
 
-    /// Advances a shard. When something in it next expires; `None` if the budget ran out.
+    /// Advances a shard. Returns when something in it next expires; `None` if the budget ran out.
     fn advance(
         &self,
         driver: &mut DriverShard,
@@ -211,7 +210,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Migrates words of a shard's index. What is left of the budget: nothing if there is more to
+    /// Migrates words of a shard's index. Returns what is left of the budget: 0 if there is more to
     /// do.
     fn migrate(&self, at: usize, mut budget: usize, frontend: &impl Frontend<P>) -> usize {
         let index = self.keys.at(at);

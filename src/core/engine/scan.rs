@@ -32,7 +32,7 @@ pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
 type Taken<'a, P> = (&'a Header, Run<'a, P>, Look);
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Ends what is due in these blocks, each by its number in the shard and its own.
+    /// Ends what is due in these blocks, each given by its number in the shard and its own.
     pub(super) fn scan_all(
         &self,
         driver: &mut DriverShard,
@@ -49,7 +49,7 @@ impl<P: Payload, C> Engine<P, C> {
         for (&(_, block), taken) in due.iter().zip(&mut taken) {
             *taken = self.take(block);
         }
-        // Once for all of them: it is dear.
+        // Once for all of them: it is expensive.
         self.fence.before_scan();
         // Pins inside it cost next to nothing.
         let pin = (!frontend.runs_users_code()).then(|| self.pin());
@@ -74,9 +74,9 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what ending the slots touches that seem to be due in these blocks: the
-    /// slots and what lies beside them, then what the store type knows of. Several blocks'
-    /// fetches overlap.
+    /// Starts fetching what ending the seemingly due slots of these blocks touches: the slots and
+    /// what lies beside them, then what the store type knows of. The fetches of several blocks
+    /// overlap.
     fn prefetch_due(
         &self,
         driver: &mut DriverShard,
@@ -113,7 +113,7 @@ impl<P: Payload, C> Engine<P, C> {
         bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
-    /// Takes a block's next expiration. From here on it reads "never": inserters report what
+    /// Takes a block's next expiration. From here on it reads "never", so inserters report what
     /// comes.
     #[inline]
     fn take(&self, block: u32) -> Option<Taken<'_, P>> {
@@ -124,8 +124,8 @@ impl<P: Payload, C> Engine<P, C> {
         Some((header, self.slots.block(first)?, look))
     }
 
-    /// Ends what is due in a block, and schedules it for when it is to be looked at again. With a
-    /// `pin`, the store type ends it as one.
+    /// Ends what is due in a block, and schedules its next look. With a `pin`, the store type ends
+    /// the block as one.
     fn scan(
         &self,
         driver: &mut DriverShard,
@@ -217,7 +217,7 @@ impl<P: Payload, C> Engine<P, C> {
                 Ok(ended) => {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
-                    // What has come early, and was never begun, is no entry.
+                    // What came early, and was never begun, is no entry.
                     if !live.lease.state().is_early() {
                         self.late(self.shard_of(live.id), deadline, instant.now);
                     }

@@ -14,11 +14,11 @@ use expiry_wheel::Geometry;
 /// What all threads share of a shard.
 pub(super) struct Shard {
     pub(super) notices: Notices,
-    /// The tick at which a driver should come for other reasons. Written by the shard's driver.
+    /// The tick at which a driver should come for maintenance. Written by the shard's driver.
     pub(super) maintenance: AtomicU64,
     pub(super) ring: Ring,
-    /// The latest clock reading up to which everything that was due here has been ended. Written by
-    /// the shard's driver.
+    /// The latest clock reading up to which all that was due here has been ended. Written by the
+    /// shard's driver.
     pub(super) caught_up: std::sync::atomic::AtomicU64,
     /// Lateness of this shard's expirations. Written by the shard's driver.
     pub(super) lateness: Counts,
@@ -49,16 +49,16 @@ pub(super) struct DriverShard {
     pub(super) tick: u64,
     /// The last tick at which memory was looked after.
     pub(super) tended: u64,
-    /// The clock's reading when the seats of ended threads were last emptied. Only the first shard
-    /// has it.
+    /// The clock reading when the seats of ended threads were last emptied. Used in the first shard
+    /// only.
     #[cfg(not(expiry_loom))]
     pub(super) cleared: u64,
-    /// Something was in the way then, or has ended here since: memory is to be looked after again
-    /// in a while.
+    /// Something was in the way then, or has ended here since: memory is maintained again in a
+    /// while.
     pub(super) lingers: bool,
-    /// How many ticks the last look at a grace period that does not end was put off.
+    /// By how many ticks the last look at an unfinished grace period was put off.
     pub(super) backoff: u64,
-    /// The words of the index when it was looked at last; 0 before.
+    /// The index's size at the last look; 0 before.
     #[cfg(feature = "tracing")]
     pub(super) words: u64,
 }

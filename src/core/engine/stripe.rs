@@ -10,15 +10,15 @@ use crate::core::threads::Counter;
 pub(crate) struct Stripe<C> {
     /// Where the thread looks for free slots.
     pub(super) cursor: Cursor,
-    /// Number of slots that the thread has freed, of all shards. Every so often it asks whether
-    /// memory can go back.
+    /// Number of slots that the thread has freed, in all shards. Every
+    /// [`CHUNK`](crate::core::params::CHUNK) slots it asks whether memory can go back.
     pub(super) ended: Counter,
     pub(crate) deadlines: LastDeadlines,
     /// Non-zero while the thread is in a round of the driver, handlers included.
     pub(super) driving: Counter,
     /// Number of the thread's entries that were refused for want of room.
     pub(super) refused: Counter,
-    /// How many shards further than its index says the thread's next round begins.
+    /// By how many shards the beginning of the thread's next round is past the one of its index.
     pub(super) further: Counter,
     /// The slots that the thread has ended and that are not free yet.
     pub(super) reclaim: reclaim::Mine,

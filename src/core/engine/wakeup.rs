@@ -10,28 +10,28 @@
 //! ```
 //!
 //! A thread wants something when it has lowered a shard's next expiration, has handed over a slot
-//! to be freed, or asks for memory to be looked after. It says so first, and then lowers the
-//! announcement. Either its read-modify-write comes after the reaper's swap: then it lowers an
-//! announcement that was too late, and wakes the reaper. Or it comes before: then the reaper's
-//! second look finds what is wanted (W4).
+//! to be freed, or asks for maintenance. It publishes that first, and then lowers the announcement.
+//! If its read-modify-write comes after the reaper's swap, it lowers an announcement that was too
+//! late, and wakes the reaper. If it comes before, the reaper's second look finds what is wanted
+//! (W4).
 //!
 //! # A thread leaves a shard
 //!
-//! The second look passes over the shards that another thread drives. Such a thread, having left a
-//! shard, looks at the announcement by a read-modify-write, and then whether anything is wanted at
-//! the shard ([`Wakeup::depart`]). Either that comes before the reaper's swap, and the reaper finds
-//! the shard left. Or it comes after: then the thread finds the announcement, and all that was
+//! The second look passes over the shards that another thread drives. That thread, after it has
+//! left a shard, looks at the announcement by a read-modify-write, and then whether anything is
+//! wanted at the shard ([`Wakeup::depart`]). If that comes before the reaper's swap, the reaper
+//! finds the shard left. If it comes after, the thread finds the announcement, and all that was
 //! wanted before that.
 
 use crate::sync::park::{Sleeper, Waker};
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
-/// The tick by which something is wanted at once. A reaper that sleeps does so until a later one:
-/// tick 1 in a store's first interval.
+/// The tick by which something is wanted at once. A sleeping reaper has a later one: at least tick
+/// 1, in a store's first interval.
 pub(super) const AT_ONCE: u64 = 0;
 
-/// See the module's head.
+/// The reaper's announcement, and its thread.
 pub(crate) struct Wakeup {
     /// The tick that the reaper sleeps until; 0 while it is awake, or if there is none.
     announced: CachePadded<AtomicU64>,
@@ -51,7 +51,7 @@ impl Wakeup {
         }
     }
 
-    /// Names the reaper's thread.
+    /// Sets the reaper's thread.
     pub(crate) fn set_reaper(&self, reaper: Sleeper) {
         self.reaper.set(reaper);
         // The reaper may have gone to sleep before another thread could wake it.
@@ -75,15 +75,15 @@ impl Wakeup {
     }
 
     /// Lowers the announcement to `tick`, and wakes the reaper if that lowered it. The caller has
-    /// said before what it wants then.
+    /// published before what it wants then.
     pub(super) fn wake_by(&self, tick: u64) {
         if self.announced.fetch_min(tick, Ordering::AcqRel) > tick {
             self.reaper.wake();
         }
     }
 
-    /// The reaper announces that it will sleep until `tick`. Returns whether it may: `is_quiet` is
-    /// the second look, and says whether nothing is wanted before that tick.
+    /// Announces that the reaper will sleep until `tick`. Returns whether it may: `is_quiet` is the
+    /// second look, whether nothing is wanted before that tick.
     pub(super) fn announce(&self, tick: u64, is_quiet: impl FnOnce() -> bool) -> bool {
         self.announced.swap(tick, Ordering::AcqRel);
         #[cfg(expiry_loom)]
@@ -91,7 +91,7 @@ impl Wakeup {
         is_quiet()
     }
 
-    /// The reaper is awake, and no thread needs to wake it.
+    /// The reaper is awake: no thread needs to wake it.
     pub(crate) fn awake(&self) {
         // survives: the next announcement swaps the same word. It acquires what this swap did not,
         // and there is one more round.
@@ -100,14 +100,14 @@ impl Wakeup {
         self.sleeps_until.store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// This thread has left a shard, at which something is `wanted` by the tick that this returns.
-    /// A reaper that sleeps, or is about to, has left that shard to this thread.
+    /// Called when this thread has left a shard at which something is `wanted` by a tick. A reaper
+    /// that sleeps, or is about to, has left that shard to this thread.
     pub(super) fn depart(&self, wanted: impl FnOnce() -> u64) {
         if !self.has_reaper() {
             return;
         }
-        // Before the look at what is wanted: either the reaper's swap comes after it, and finds the
-        // shard left.
+        // Before the look at what is wanted: if the reaper's swap comes later, it finds the shard
+        // left.
         let announced = self.announced.fetch_add(0, Ordering::AcqRel);
         // A reaper that is awake has yet to look.
         if announced != 0 {
@@ -118,7 +118,7 @@ impl Wakeup {
         }
     }
 
-    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it is to end by
+    /// For models: the clock has come to `tick`, which ends the reaper's sleep if it was to end by
     /// then. The reaper's own announcement decides: a thread that has lowered it has to wake the
     /// reaper.
     #[cfg(expiry_loom)]

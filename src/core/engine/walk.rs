@@ -8,9 +8,9 @@ use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Each block: the id of its first slot, and its slots. No slot moves: an occupancy that lasts
-    /// from the walk's beginning to its end is met exactly once. (A keyed entry that is replaced
-    /// goes on in another slot: `core::index::walk` is for those.)
+    /// Each block: the id of its first slot, and its slots. No slot moves, so an occupancy that
+    /// lasts for the whole walk is met exactly once. (A replaced keyed entry continues in another
+    /// slot: `core::index::walk` is for those.)
     fn each_block(&self) -> impl Iterator<Item = (u32, Run<'_, P>)> {
         (0..self.shards()).flat_map(move |shard| {
             (0..self.blocks(shard)).filter_map(move |block| self.block_at(shard, block))
@@ -35,7 +35,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// How many blocks of a shard there have been at most.
+    /// The most blocks that a shard ever had.
     pub(crate) fn blocks(&self, shard: usize) -> u32 {
         let chunks = self.shards.get(shard).map_or(0, |shard| shard.ring.peak());
         chunks * CHUNK_BLOCKS as u32
@@ -47,10 +47,9 @@ impl<P: Payload, C> Engine<P, C> {
         Some((first, self.slots.block(first)?))
     }
 
-    /// Whether nothing is in use, for a caller that waits for that. [`len`](Self::len) adds up what
-    /// threads have counted, one after the other. It may count an end whose beginning it was too
-    /// early for, and so say 0 while an entry has been there all the time. So where it says 0, this
-    /// looks at all slots.
+    /// Whether nothing is in use, for a caller that waits for that. [`len`](Self::len) reads what
+    /// threads have counted, one after the other. It may count an end but miss its beginning, and
+    /// so say 0 while an entry has been there all the time. So at 0, this looks at all slots.
     pub(crate) fn is_vacant(&self, frontend: &impl Frontend<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
             let state = slot.lease().state();
@@ -59,7 +58,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(frontend) == 0 && !self.each_block().any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. It is for operators, and
+    /// Calls `f` with every slot that may be in use, as it is just then. For operators:
     /// O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
         for (first, slots) in self.each_block() {
