@@ -1,4 +1,4 @@
-//! Settings of a table.
+//! Settings of a pending table.
 
 use super::inner::{Handler, Inner};
 use super::PendingTable;
@@ -60,9 +60,8 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
         /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
         interval,
         /// The most values there may be at once; exact. Beyond it insertions are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then
-        /// expired first.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
+        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due. The inserting
+        /// thread then expires that first, and so calls the listener: hold no lock there that the
         /// listener takes.
         capacity,
         /// How long a value stays that is inserted with

@@ -5,7 +5,7 @@
 //! the value and frees the slot at once: no guard, no deferred freeing.
 //!
 //! ```text
-//!  FREE -> LIVE(i, d)     insert: the value, the round if it is a new one, then the lease
+//!  FREE -> LIVE(i, d)     insert: the round if it is a new one, the value, then the lease
 //!  LIVE -> DEAD -> FREE   take, expiry, cancel_all, shutdown: one swap decides; the value moves out
 //!  FREE -> DEAD           insert: the slot has had its last occupant, and is retired
 //! ```
@@ -15,21 +15,21 @@
 //!
 //! # A ticket names one occupant
 //!
-//! A lease has a generation of 16 bits, which comes round. So a slot's note counts the *rounds*,
-//! and a ticket has round and generation. The thread that has claimed a free slot is the only one
-//! that writes its note. It raises the note before it stores the lease, when the generation has
-//! gone from the last one to the first. The driver raises the notes of a chunk whose generations
-//! start over when its memory goes back (`Slots::release`). A slot that has come to the end of its
-//! rounds is left `DEAD`: after 2^32 occupants, which takes 2^44 insertions into its chunk.
+//! A lease's generation has 16 bits, and comes round. So a slot's note counts the *rounds*, and a
+//! ticket has round and generation. Only the thread that has claimed a free slot writes its note.
+//! It raises the note before it stores the lease, when the generation has gone from the last one to
+//! the first. The driver raises the notes of a chunk whose generations start over when its memory
+//! goes back (`Slots::release`). After its last round a slot is left `DEAD`: after 2^32 occupants,
+//! which takes 2^44 insertions into its chunk.
 //!
-//! `take` loads the lease, then the note, then swaps the lease. The load of the lease acquires the
-//! note that its occupant has. If the slot has another occupant by then, the swap fails; it would
-//! succeed only if that one has the same generation *and* the same deadline, 2^16 - 1 occupants
-//! later. Slots are used in rotation, so that takes 2^28 insertions within one interval.
+//! `take` loads the lease, then the note, then swaps the lease. The load of the lease acquires its
+//! occupant's note. If the slot has another occupant by then, the swap fails, unless that one has
+//! the same generation *and* the same deadline, 2^16 - 1 occupants later. Slots are used in
+//! rotation, so that takes 2^28 insertions within one interval.
 //!
 //! # The driver
 //!
-//! An insertion notifies the driver as a tracker's does (`engine::fence`): by plain loads where the
+//! An insertion notifies the driver as a tracker's does (`engine::fence`): by plain loads if the
 //! block already covers the deadline. So there is no `wait_time` here, which would need a
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
@@ -55,15 +55,15 @@ use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How much a caller that finds the table full does to make room.
+/// How many steps of work a caller that finds the table full does to make room.
 const ROOM: usize = 64;
-/// How often it tries again.
+/// How often such a caller tries.
 const ATTEMPTS: u32 = 16;
 
 /// A value in its slot. The note has the slot's round.
 pub(super) type Value<T> = Owned<T, (), true>;
 
-/// Called with each value that has expired.
+/// Called with each expired value.
 pub(super) type Handler<T> = dyn Fn(T) + Send + Sync;
 
 /// One shard's part of a thread's counters.
@@ -89,14 +89,14 @@ enum End {
 pub(super) struct Inner<T: 'static> {
     pub(super) engine: Engine<Value<T>, PerShard<Counts>>,
     seal: Seal,
-    /// The default timeout in nanoseconds; `None`: for ever.
+    /// The default timeout in nanoseconds; `None`: values stay for ever.
     timeout: Option<u64>,
     pub(super) target: Target<T, Handler<T>>,
     /// The values that a shutdown has ended and has yet to return.
     pub(super) kept: Leftovers<T>,
-    /// Panics of handlers, and of values that were dropped, that were caught.
+    /// Caught panics of handlers, and of values that were dropped.
     pub(super) panics: Statistic,
-    /// Threads share a table if values may move between them.
+    /// Threads may share a table if values may move between them.
     _values: PhantomData<Mutex<T>>,
 }
 
@@ -128,7 +128,7 @@ impl<T: 'static> Inner<T> {
         self.engine.sum(|counts| counts, counter)
     }
 
-    /// Puts a value in. Gives it back if it is refused.
+    /// Puts a value in, or gives it back.
     #[inline]
     pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, (StoreError, T)> {
         let (mut value, mut attempts) = (value, 0);
@@ -145,8 +145,8 @@ impl<T: 'static> Inner<T> {
         }
     }
 
-    /// The deadline of a value that comes in now. By the cheap clock where its lag is a 64th of the
-    /// timeout at most.
+    /// The deadline of a value that comes in now: by the cheap clock if its lag is at most a 64th
+    /// of the timeout.
     #[inline(always)]
     fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<u64, BadTimeout> {
         let deadlines = &self.engine.deadlines;
@@ -183,7 +183,7 @@ impl<T: 'static> Inner<T> {
             self.count(mine, live.id).inserted.add(1);
             if self.engine.enforce_in(header, live.id, deadline).is_err() {
                 if let Ok(ended) = live.end() {
-                    // The shutdown has not seen it.
+                    // The shutdown has not seen the value.
                     return Err((StoreError::Closed, self.leave(mine, ended, End::Closed)));
                 }
             }
@@ -191,14 +191,14 @@ impl<T: 'static> Inner<T> {
         })
     }
 
-    /// Leaves a claimed slot out of use for good. Its place is another entry's.
+    /// Leaves a claimed slot out of use for good. Its permit goes back.
     #[cold]
     fn retire(&self, mine: &Mine, vacant: Vacant<'_, Value<T>>) {
         vacant.retire();
         self.engine.freed(mine);
     }
 
-    /// Whether the caller tries again, after values that are due have ended.
+    /// Whether the caller tries again, after this has ended values that are due.
     #[cold]
     fn makes_room(&self, error: StoreError, attempts: &mut u32) -> bool {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory) {
@@ -239,7 +239,7 @@ impl<T: 'static> Inner<T> {
 
     #[inline]
     pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
-        // While a value lives its lease does not change, so a swap that fails finds it ended.
+        // A live value's lease does not change, so a swap that fails finds the value ended.
         let ended = self.find(ticket)?.end().ok()?;
         Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)))
     }
@@ -292,23 +292,23 @@ impl<T: 'static> Inner<T> {
     }
 }
 
-/// The round of the slot's next occupant. `None`: it must have none.
+/// The round of the slot's next occupant; `None` if the slot has had its last one.
 #[inline(always)]
 fn round_of<T: 'static>(vacant: &Vacant<'_, Value<T>>) -> Option<u32> {
     let spot = vacant.spot();
     let round = spot.note.load(Ordering::Relaxed);
-    // The lease is still that of the slot's last occupant. A zeroed one has no generation.
+    // The lease still is the last occupant's. A zeroed lease has no generation.
     let starts_over = spot.slot.lease_relaxed().generation() >= vacant.generation();
     if !starts_over && round <= LAST_ROUND {
         return Some(round);
     }
     let round = round + u32::from(starts_over);
-    // Release of the lease publishes it.
+    // The Release of the lease publishes it.
     spot.note.store(round, Ordering::Relaxed);
     (round <= LAST_ROUND).then_some(round)
 }
 
-/// The driver of a table, which gets what expires.
+/// A driver of the table, which gets the expired values.
 pub(super) trait Reports<T: 'static> {
     fn inner(&self) -> &Inner<T>;
 
@@ -376,7 +376,7 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
                 unwanted.push(value);
             }
         });
-        // At no shard.
+        // Away from every shard.
         unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
         if closed {
             inner.target.finish();

@@ -123,7 +123,7 @@ snapshot! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub struct PendingMetrics of [<T: 'static>] inner: Inner<T> {
-        /// Values now, with those whose time is up but which no driver has come to.
+        /// Values now, including those that are due but not yet ended.
         live: u64 as LIVE = inner.engine.len(inner) as u64;
         /// Slots whose memory is held, in use or not.
         slots: u64 as SLOTS
@@ -144,7 +144,7 @@ snapshot! {
         lateness: Lateness as LATENESS = inner.engine.total_lateness();
         /// Time that the reaper has spent working.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
-        /// How often it has woken up.
+        /// How often the reaper has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = inner.engine.rounds.get();
         /// Panics of the listener, of values that the table dropped, and of the clock on the
         /// reaper's thread, that were caught.
@@ -269,7 +269,7 @@ impl<T: Send + 'static> PendingTable<T> {
         self.len() == 0
     }
 
-    /// What it has been doing. O(threads x shards).
+    /// Counters. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> PendingMetrics {
         PendingMetrics::of(&self.inner)

@@ -1,4 +1,4 @@
-//! Tickets: what names a value in a table, also on a wire.
+//! Tickets: each names one value of a table, also on a wire.
 
 use crate::kit::id::text_of_id;
 use rand::RngCore;
@@ -26,7 +26,7 @@ pub struct Ticket(u64);
 
 text_of_id!(Ticket, bits);
 
-/// Which slot, and which of its occupants.
+/// The slot of a ticket, and which of its occupants it means.
 ///
 /// ```text
 ///   63      48 47           32 31                0
@@ -35,8 +35,7 @@ text_of_id!(Ticket, bits);
 ///  +----------+---------------+-------------------+
 /// ```
 ///
-/// The round counts how often the slot's generations have started over. It stands in the slot's
-/// note.
+/// The round counts how often the slot's generations have started over. The slot's note has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) id: u32,
@@ -47,8 +46,8 @@ pub(super) struct Place {
 /// The last round of a slot. After it the slot is retired.
 pub(super) const LAST_ROUND: u32 = (1 << 16) - 1;
 
-/// Makes places into tickets and back, so that no peer guesses the ticket of a neighbour. A
-/// bijection of the 64 bits, which a table chooses at random.
+/// Makes places into tickets and back by a bijection of 64 bits that the table chooses at random,
+/// so that no peer guesses the ticket of a neighbour.
 pub(super) struct Seal {
     key: u64,
     factor: u64,
@@ -59,7 +58,8 @@ pub(super) struct Seal {
 impl Seal {
     pub(super) fn new(random: &mut impl RngCore) -> Self {
         let factor = random.next_u64() | 1;
-        // Newton: each step doubles the number of right bits, of which an odd number has three.
+        // Newton: each step doubles the number of right bits, which is three at first for an odd
+        // factor.
         let step = |inverse: u64, _| {
             inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse)))
         };

@@ -1,4 +1,4 @@
-//! Building: every setting, its default, and what is refused.
+//! Settings of [`Timeouts`].
 
 use super::waiters::Waiters;
 use super::Timeouts;
@@ -66,7 +66,7 @@ impl TimeoutsBuilder {
         /// The most futures that may wait at once; beyond it a new one is refused with
         /// [`TimerError::Full`](super::TimerError::Full). Exact.
         capacity,
-        /// As where the system has no fence of two sides.
+        /// As on a system without a fence of two sides.
         #[cfg(any(test, expiry_loom))]
         #[doc(hidden)]
         without_fence() sets setup.asymmetric = false;
@@ -82,8 +82,8 @@ impl TimeoutsBuilder {
         self.built(true)
     }
 
-    /// Builds without a thread: only [`Timeouts::poll`] wakes tasks. A future that waits already is
-    /// pending until then, be its time up or not.
+    /// Builds without a thread: only [`Timeouts::poll`] wakes tasks. A future that waits stays
+    /// pending until then, even if its time is up.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors of timeouts.
 
 use crate::error::{converts, Closed};
 use std::fmt;

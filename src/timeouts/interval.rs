@@ -9,8 +9,7 @@ use std::future::poll_fn;
 use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
-/// How late a tick may be and still count as kept, if that is not less than two intervals; as
-/// tokio's.
+/// A tick no later than this, or than two intervals if that is more, counts as kept; as tokio's.
 const KEPT: u64 = 5_000_000;
 
 /// What comes after a tick that was missed: one that was taken more than 5 ms (or two intervals, if
@@ -94,7 +93,7 @@ impl MissedTick {
 /// ```
 pub struct Interval<'t> {
     sleep: Sleep<&'t Timeouts>,
-    /// The clock reading at which the tick is due that is waited for.
+    /// The clock reading at which the next tick is due.
     at: u64,
     /// In nanoseconds; not zero.
     period: u64,
@@ -102,7 +101,7 @@ pub struct Interval<'t> {
 }
 
 impl<'t> Interval<'t> {
-    /// Ticks first so long from now. `ago` is how long ago the first tick was due, if it was.
+    /// Ticks first after `first`. `ago` is how long ago the first tick was due, if it was.
     pub(super) fn new(
         timeouts: &'t Timeouts,
         first: Duration,
@@ -118,7 +117,7 @@ impl<'t> Interval<'t> {
         }
     }
 
-    /// What comes after a tick that was missed; [`MissedTick::Burst`] if nothing is said.
+    /// Sets what comes after a missed tick; [`MissedTick::Burst`] by default.
     #[must_use]
     pub fn missed_tick(mut self, missed: MissedTick) -> Self {
         self.missed = missed;
@@ -166,7 +165,7 @@ impl<'t> Interval<'t> {
         self.sleep.set(due);
     }
 
-    /// The next tick is a period from now. It has to be polled for again.
+    /// Makes the next tick a period from now. It has to be polled for again.
     pub fn reset(&mut self) {
         let now = self.sleep.waiters().engine.deadlines.now();
         self.set(now.saturating_add(self.period));

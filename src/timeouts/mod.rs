@@ -1,11 +1,11 @@
 //! Timeouts of futures: on the engine that all stores share, under tokio or any other executor, or
 //! none.
 //!
-//! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are the futures that it
-//! makes; each borrows it, or owns an `Arc` of it. They need nothing but the waker that they are
-//! polled with. The process has a store of its own ([`global`]), and the functions of this module
-//! are on that one: [`sleep`], [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`],
-//! [`interval_at`], as in `tokio::time`.
+//! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are its futures; each borrows
+//! it, or owns an `Arc` of it, and needs only the waker that it is polled with. The process has a
+//! store of its own ([`global`]), which the functions of this module use: [`sleep`],
+//! [`sleep_until`], [`timeout`], [`timeout_at`], [`interval`], [`interval_at`], as in
+//! `tokio::time`.
 //!
 //! With the feature `async`; `tokio` is another name of the same, and pulls no runtime in.
 
@@ -94,8 +94,8 @@ use waiters::Waiters;
 ///
 /// # Borrowing
 ///
-/// What it makes borrows it, so that no reference count is shared by all tasks. What the process's
-/// [own](global) timeouts make is `'static`. A future of others that must be `'static` owns an
+/// Its futures borrow it, so that tasks share no reference count. Those of the process's
+/// [own](global) timeouts are `'static`. Any other future that must be `'static` owns an
 /// `Arc<Timeouts>`, from [`Timeout::new`] or [`Sleep::new`]:
 ///
 /// ```
@@ -199,7 +199,7 @@ snapshot! {
 
 handle! {
     Timeouts<> { waiters, owner } by waiters,
-    /// It is for a caller that got [`TimerError::Full`].
+    /// For a caller that got [`TimerError::Full`].
     room
 }
 
@@ -218,8 +218,8 @@ impl Timeouts {
         TimeoutsBuilder::default()
     }
 
-    /// Gives a future so much time, from the first poll on that finds it pending. The future is
-    /// polled before the time is looked at.
+    /// Gives a future so much time, from the first poll that finds it pending. The future is polled
+    /// before the time is looked at.
     ///
     /// The error of the [`Timeout`] is [`TimeoutError::Elapsed`], or says that the deadline was
     /// refused.
@@ -269,21 +269,21 @@ impl Timeouts {
         Interval::new(self, wait, now.saturating_duration_since(start), period)
     }
 
-    /// Wakes what is due, with at most about `budget` steps of work. It is for timeouts without a
-    /// reaper, and harmless on others. Never waits: any number of threads may poll, each leaves out
-    /// the shards that another one is at.
+    /// Wakes what is due, with at most about `budget` steps of work. For timeouts without a reaper,
+    /// and harmless on others. Never waits: any number of threads may poll, each leaves out the
+    /// shards that another one drives.
     pub fn poll(&self, budget: usize) -> Polled {
         self.waiters.engine.poll_once(budget, &*self.waiters)
     }
 
-    /// The time now, since the origin of the clock of these timeouts; an exact reading. It is for a
+    /// The time now, since the origin of the clock of these timeouts; an exact reading. For a
     /// caller that notes when something happened, and resets a [`Sleep`] only when that is ready.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.waiters.engine.deadlines.now())
     }
 
-    /// How many futures wait; about, while others come and go.
+    /// Number of futures that wait; approximate while others come and go.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiters.engine.len(&*self.waiters)

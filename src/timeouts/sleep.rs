@@ -1,4 +1,4 @@
-//! One deadline, waited for.
+//! [`Sleep`]: one deadline, waited for.
 
 use super::error::TimerError;
 use super::waiters::{Waiter, Waiters};
@@ -12,18 +12,18 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// How far it has come.
+/// How far a sleep has come.
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// It takes so many nanoseconds, from the first poll on.
+    /// It takes this many nanoseconds, from the first poll on.
     Fresh { after: u64 },
-    /// It expires at this tick. No task will be woken.
+    /// It expires at this tick, and is not registered: no task will be woken.
     Set { due: u64 },
-    /// It expires at this tick, and is registered until then, or for as long as can be: a
-    /// [`Waiter`], its parts side by side for size.
+    /// It expires at this tick, and is registered until then, or until the furthest tick that a
+    /// lease can express. `lease` and `id` are a [`Waiter`], side by side for size.
     Waiting { due: u64, lease: Lease, id: u32 },
-    /// As `Waiting`, and ready at the next poll: its time was reset to none. The task that waits is
-    /// woken for that.
+    /// It is registered, and ready at the next poll, for which the task that waits is woken: its
+    /// time was reset to zero.
     Past { lease: Lease, id: u32 },
     /// It has expired.
     Over,
@@ -109,7 +109,7 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
         &self.timeouts.waiters
     }
 
-    /// Until this tick. It is not registered, having been ready.
+    /// Sets it to this tick, unregistered.
     pub(super) fn set(&mut self, due: u64) {
         self.cancel();
         self.state = State::Set { due };
@@ -151,11 +151,11 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
         }
     }
 
-    /// As [`Future::poll`].
+    /// [`Future::poll`] by a waker.
     #[inline(always)]
     pub(super) fn poll_over(&mut self, waker: &Waker) -> Poll<Result<(), TimerError>> {
         match self.state {
-            // What nearly every timeout comes to: registered, and never looked at again.
+            // The common case of a timeout: registered, and never looked at again.
             State::Fresh { after } if after != 0 => {
                 match self.waiters().register(after, waker) {
                     Ok((due, waiter)) => {
@@ -197,8 +197,8 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
                             return Poll::Pending;
                         }
                         Ok(None) if self.waiters().is_over(due) => self.state = State::Over,
-                        // Further off than a lease can express, and so not over yet; or shut down,
-                        // which the registration will say.
+                        // Not over yet, because it is further off than a lease can express; or shut
+                        // down, which the registration will say.
                         Ok(None) => self.state = State::Set { due },
                         Err(why) => {
                             self.state = State::Set { due };

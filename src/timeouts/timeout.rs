@@ -1,4 +1,4 @@
-//! A future with a time limit.
+//! [`Timeout`]: a future with a time limit.
 
 use super::error::TimeoutError;
 use super::sleep::Sleep;
@@ -77,7 +77,7 @@ impl<T: Deref<Target = Timeouts>, F> Timeout<T, F> {
         }
     }
 
-    /// Gives it so much time from now on, as [`Sleep::reset`] does. A connection, say, that has
+    /// Gives it so much time from now on, as [`Sleep::reset`] does: for a connection, say, that has
     /// been heard from.
     pub fn reset(self: Pin<&mut Self>, after: Duration) {
         self.project().1.reset(after);

@@ -1,9 +1,9 @@
-//! Entries that hold a waker: registration, its end by the owner or the driver, and what comes in
-//! between.
+//! Entries that hold a waker: their registration, their end by the owner or the driver, and changes
+//! in between.
 //!
-//! A waiter is a slot that is LIVE, with the two words of a [`Waker`] in it ([`Held`]). Its *owner*
-//! is the one future that has registered it: the owner keeps the slot's number and the lease, bit
-//! for bit.
+//! A waiter is a slot in state LIVE_ISSUED, below LIVE, with the two words of a [`Waker`] in it
+//! ([`Held`]). Its *owner* is the one future that has registered it. The owner keeps the slot's
+//! number and the lease, bit for bit.
 //!
 //! ```text
 //!  FREE -> LIVE_ISSUED(i, d)    registration: the waker, then the lease, then the next expiration
@@ -19,10 +19,10 @@
 //! # A lease names one occupancy
 //!
 //! The owner compares the whole lease. An entry that fired at tick `d` is followed by occupants
-//! with later deadlines only. An entry that the owner ended is its own affair, and after a shutdown
-//! there are no occupants. So a future that is polled long after it fired does not take another
-//! future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick must
-//! both agree.
+//! with later deadlines only. If the owner itself ended the entry, it does not ask again, and after
+//! a shutdown there are no occupants. So a future that is polled long after it fired does not take
+//! another future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick
+//! must both agree.
 //!
 //! # Registering again in place
 //!
@@ -47,7 +47,7 @@ use crate::sync::{AtomicU64, Ordering};
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
 
-/// A slot is claimed before its deadline is known.
+/// Deadline for a claim: the real one is not known yet.
 const ANY: u64 = 0;
 
 /// One shard's part of a thread's counters.
@@ -95,7 +95,7 @@ fields!(Held, () {
 
 /// Puts a waker into a slot that the caller owns alone.
 ///
-/// Release: a thread that finds one of the words finds that the slot is no longer what it was.
+/// Release: a thread that finds one of the words finds that the slot has changed.
 #[inline(always)]
 fn put(slot: Slot<'_, Held>, waker: Words) {
     let held = slot.fields();
@@ -107,10 +107,10 @@ fn put(slot: Slot<'_, Held>, waker: Words) {
 ///
 /// # Safety
 ///
-/// The caller alone ends it, or has; and this is done once.
+/// The caller alone ends the slot, or has ended it, and does this once.
 #[inline(always)]
 unsafe fn take(slot: Slot<'_, Held>) -> Waker {
-    // The thread that ends the lease has acquired it, and it was released after the words.
+    // The caller has acquired the lease, which was released after the words.
     let held = slot.fields();
     let word = held.first.load(Ordering::Relaxed);
     let owner = held.second.load(Ordering::Relaxed);
@@ -119,7 +119,7 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     unsafe { Words(word, owner).into_waker() }
 }
 
-/// A claimed slot, given back where the waker's clone panics.
+/// A claimed slot, given back if the waker's clone panics.
 struct Claimed<'a>(&'a Waiters, Option<Vacant<'a, Held>>);
 
 impl Drop for Claimed<'_> {
@@ -153,16 +153,17 @@ impl Waiters {
         self.engine.with_stripe(|mine, _| self.engine.deadlines.due(&mine.deadlines, after.max(1)))
     }
 
-    /// Whether that tick has come.
+    /// Whether tick `due` has come.
     pub(super) fn is_over(&self, due: u64) -> bool {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
-    /// Registers what takes `after` nanoseconds from now on. Also the tick at which it expires.
+    /// Registers what takes `after` nanoseconds from now on. Also returns the tick at which it
+    /// expires.
     ///
-    /// The order matters, as a reading of the processor's counter waits for the read-modify-writes
-    /// before it, and these for it. The slot is found while those of the future, which has just
-    /// been polled, are under way; and the clock is read before the waker is cloned.
+    /// The order matters: a reading of the processor's counter waits for the read-modify-writes
+    /// before it, and these for it. This finds the slot while those of the future, which has just
+    /// been polled, are under way, and reads the clock before it clones the waker.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
@@ -204,14 +205,14 @@ impl Waiters {
         Some(entered.ok_or_else(|| self.refuse(refused)))
     }
 
-    /// The deadline in the lease of an entry that expires at `due`. Where a lease cannot express
-    /// that, the entry is woken before, and its owner registers it again.
+    /// The deadline in the lease of an entry that expires at `due`. If a lease cannot express that,
+    /// the entry is woken earlier, and its owner registers it again.
     #[inline(always)]
     fn expressed(&self, due: u64) -> u64 {
         due.min(self.engine.deadlines.furthest())
     }
 
-    /// Drops a waker that was not registered; the lease has not had it, or not any more.
+    /// Drops a waker that no live slot holds.
     #[cold]
     #[inline(never)]
     fn give_up(waker: Words) {
@@ -219,7 +220,7 @@ impl Waiters {
         drop(unsafe { waker.into_waker() });
     }
 
-    /// What is said where there is no room, or no more is to come. The former is counted.
+    /// The error of a refused registration; counts it, unless the engine is closed.
     #[cold]
     fn refuse(&self, refused: Refused) -> TimerError {
         if refused != Refused::Closed {
@@ -228,8 +229,8 @@ impl Waiters {
         refused.into()
     }
 
-    /// Puts a waker into a claimed slot and makes it live. `None`, and refused, if the engine was
-    /// shut down meanwhile.
+    /// Puts a waker into a claimed slot and makes it live. If the engine was shut down meanwhile,
+    /// returns `None` and sets `refused`.
     #[inline(always)]
     fn fill(
         &self,
@@ -253,7 +254,7 @@ impl Waiters {
                 return None;
             }
         }
-        // If it was ended by the shutdown, its waker is being woken.
+        // If the shutdown has ended it, its waker is being woken.
         Some(Waiter { id: live.id, lease })
     }
 
@@ -264,8 +265,8 @@ impl Waiters {
     }
 
     /// Polls, for its owner, an entry that expires at `due` and still waits: from now on it wakes
-    /// `waker`. `None` if it has ended. If its waker was another one, returns that one too. The
-    /// owner drops it when it has noted the entry, as the drop may panic.
+    /// `waker`. `None` if it has ended. Returns its former waker, if that was another one: the
+    /// owner drops that after it has noted the entry, as the drop may panic.
     #[inline]
     pub(super) fn waits(
         &self,
@@ -274,7 +275,7 @@ impl Waiters {
         waker: &Waker,
     ) -> Result<Option<(Waiter, Option<Waker>)>, TimerError> {
         let slot = self.slot(waiter);
-        // Before the lease: of a later occupant's words one finds its lease, too.
+        // Before the lease: a thread that reads a later occupant's words also reads its lease.
         let held = slot.fields();
         let owner = held.second.load(Ordering::Acquire);
         let word = held.first.load(Ordering::Acquire);
@@ -287,7 +288,7 @@ impl Waiters {
         self.change(waiter, due, waker)
     }
 
-    /// Has a registered entry wake another waker: ends it, and registers it again in place.
+    /// Makes a registered entry wake another waker: ends it, and registers it again in place.
     #[cold]
     #[inline(never)]
     fn change(
@@ -299,7 +300,7 @@ impl Waiters {
         let slot = self.slot(waiter);
         let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
         if due <= tick {
-            // No task has to be woken for it any more.
+            // No task has to be woken for it.
             self.end(waiter, End::Fired);
             return Ok(None);
         }
@@ -307,14 +308,14 @@ impl Waiters {
         if slot.end(waiter.lease).is_err() {
             return Ok(None);
         }
-        // SAFETY: just ended, by this.
+        // SAFETY: this thread has just ended it.
         let old = unsafe { take(slot) };
         put(slot, Words::from_waker(fresh));
         let deadline = self.expressed(due);
         let lease = waiter.lease.with_deadline(deadline);
         let waiter = Waiter { lease, ..waiter };
         slot.set_lease(lease);
-        // A scan, or a shutdown, may have passed it by meanwhile.
+        // A scan, or a shutdown, may have passed it by.
         let enforced = self.engine.enforce(waiter.id, deadline);
         if enforced.is_err() && self.end(waiter, End::Closed) {
             return Err(TimerError::Closed);
@@ -327,19 +328,19 @@ impl Waiters {
         let deadline = self.expressed(due);
         let lease = waiter.lease.with_deadline(deadline);
         self.slot(waiter).swap_lease(waiter.lease, lease).ok()?;
-        // Renewed: it does not fire by the old deadline any more.
+        // A renewed entry does not fire by the old deadline.
         self.engine.shortened(waiter.id, waiter.lease, deadline);
         Some(Waiter { lease, ..waiter })
     }
 
-    /// The owner's end of an entry: it is free at once, and its waker is dropped. Nothing if it has
-    /// ended.
+    /// Ends an entry for its owner, unless it has ended: it is free at once, and its waker is
+    /// dropped.
     #[inline]
     pub(super) fn cancel(&self, waiter: Waiter) {
         self.end(waiter, End::Cancelled);
     }
 
-    /// Ends an entry, and drops its waker. Whether this did.
+    /// Ends an entry, and drops its waker. Returns whether this ended it.
     #[inline(never)]
     fn end(&self, waiter: Waiter, end: End) -> bool {
         let live = Occupant { id: waiter.id, slot: self.slot(waiter), lease: waiter.lease };
@@ -377,8 +378,8 @@ impl Waiters {
         }
     }
 
-    /// What the driver, or a shutdown, does with an entry that it has ended: frees it, then wakes.
-    /// Never panics.
+    /// Frees an entry that the driver, or a shutdown, has ended, and then wakes its task. Never
+    /// panics.
     fn wake(&self, ended: Ended<'_, Held>, end: End) {
         let waker = self.free(ended, end);
         if caught(|| waker.wake()) {

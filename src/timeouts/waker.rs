@@ -5,8 +5,8 @@ use std::task::Waker;
 
 const _: () = assert!(size_of::<Waker>() == 2 * size_of::<*const ()>());
 
-/// The words of a waker: two pointers, in whichever order the standard library has them. Equal
-/// words are the same waker, as [`Waker::will_wake`] has it, while one of the two exists.
+/// The words of a waker: two pointers, in the standard library's order. Equal words are the same
+/// waker, as [`Waker::will_wake`] has it, while one of the two exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Words(pub(super) u64, pub(super) u64);
 

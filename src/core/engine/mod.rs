@@ -287,8 +287,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
     }
 
-    /// Sums what `of` makes of each thread's share: how many slots are in use, and how many keys
-    /// there are, by what this thread has counted, which may be less than nothing.
+    /// Sums what `of` makes of each thread's share: slots in use, and keys, as that thread has
+    /// counted them. A share may be negative.
     pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))

@@ -1,7 +1,7 @@
 //! The directory: which tables there are, in one word.
 
 /// The directory: classes by age, the youngest last, five bits each from the low end; then their
-/// number (4 bits); then a version that every change counts up.
+/// number (4 bits); then a version (20 bits) that every change counts up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Directory(pub(super) u64);
 
@@ -18,7 +18,6 @@ impl Directory {
         (self.0 >> (5 * at) & 31) as usize
     }
 
-    /// The only class, if there is one only.
     #[inline(always)]
     pub(super) fn single(self) -> Option<usize> {
         (self.len() == 1).then(|| self.class(0))

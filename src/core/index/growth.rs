@@ -10,12 +10,12 @@ use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
 use crate::core::pins::Pin;
 use crate::sync::Ordering;
 
-/// How often the driver tries to end a grace period before it comes back later: an epoch is left
-/// behind after two more.
+/// How often the driver tries to end a grace period before it comes back later: a period ends once
+/// the epoch has advanced twice more.
 const TURNS: usize = if cfg!(expiry_loom) { 1 } else { 4 };
 
 impl Index {
-    /// Puts the table of `class` to use if it is free. `Ok(false)` if it is not.
+    /// Puts the table of `class` to use. `Ok(false)` if it is not free.
     pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
         let (place, state) = (&self.tables[class], &self.states[class]);
         // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed
@@ -40,12 +40,12 @@ impl Index {
         Ok(true)
     }
 
-    /// Installs a successor if `seen` still is the directory, and its youngest table is not
-    /// [sparse](Table::is_sparse). True if there is a younger table now.
+    /// Installs a successor if `seen` still is the directory and its youngest table is not
+    /// [sparse](Table::is_sparse). Returns whether there is a younger table now.
     #[cold]
     pub(super) fn grow(&self, seen: Directory) -> bool {
-        // While migration is behind, take larger steps: then the list can never be full before the
-        // largest class is reached (1+1+2+2+4+4+8 doublings on top of the first).
+        // Larger steps while migration is behind: so the list is never full before the largest
+        // class is reached (1+1+2+2+4+4+8 doublings on top of the first).
         let step: usize = 1 << (seen.len().saturating_sub(1) / 2);
         let small = usize::from((0..SMALL_CLASSES).contains(&seen.youngest()));
         let mut class = (seen.youngest() + step.max(1 + small)).min(CLASSES - 1);
@@ -75,8 +75,8 @@ impl Index {
         let swap =
             self.directory.compare_exchange(seen.0, with, Ordering::AcqRel, Ordering::Relaxed);
         if swap.is_err() {
-            // Another thread's table came first. This thread's was never listed, so no thread has
-            // been in it.
+            // Another thread's table came first. No thread has been in this one, which was never
+            // listed.
             // survives: the thread that takes the table next could miss that it was made, and map
             // another. Loom does not count that memory.
             self.states[class].store(UNUSED, Ordering::Release);
@@ -84,18 +84,17 @@ impl Index {
         swap.is_ok()
     }
 
-    /// Whether a larger table is due for `live` keys; installs it.
+    /// Installs a larger table if one is due for `live` keys. Returns whether there is one.
     #[cold]
     pub(crate) fn grow_if_full(&self, live: u64) -> bool {
         let directory = self.directory();
         let words = Self::capacity_of(directory.youngest());
-        // Above 3/4 of all words, overflow buckets included, insertions start to fail here and
-        // there.
+        // Above 3/4 of all words, overflow buckets included, some insertions start to fail.
         live * 4 >= words * 3 && self.grow(directory)
     }
 
-    /// Installs a smaller table if so many keys would leave this one mostly empty. Asks for their
-    /// number, which sums what all threads have counted, only where there is a smaller one.
+    /// Installs a smaller table if this one would be mostly empty. Calls `live`, which sums what
+    /// all threads have counted, only if there is a smaller one.
     pub(crate) fn shrink_if_empty(&self, live: impl FnOnce() -> u64) -> bool {
         let directory = self.directory();
         let youngest = directory.youngest();
@@ -113,28 +112,29 @@ impl Index {
         matches!(self.acquire(class), Ok(true)) && self.list(directory, class)
     }
 
-    /// The words of a table of `class`.
+    /// The number of words in a table of `class`.
     #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
     pub(crate) fn capacity_of(class: usize) -> u64 {
         let homes = 1u64 << (MIN_CLASS + class as u32);
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
 
-    /// How many tables are to be emptied.
+    /// The number of tables to be emptied.
     #[inline]
     pub(crate) fn tables_to_migrate(&self) -> usize {
         self.directory().len() - 1
     }
 
-    /// Whether there is anything to migrate. Not while it waits for memory: a growth that succeeds
-    /// sets it going again.
+    /// Whether there is anything to migrate. False while migration waits for memory, until a growth
+    /// succeeds.
     pub(crate) fn wants_migration(&self) -> bool {
         let listed = self.directory().len();
         listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
 
     /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes.
-    /// One thread at a time: if another one is at it this returns at once. True if more is to do.
+    /// One thread at a time: if another one does, this returns false at once. True if there is more
+    /// to do.
     ///
     /// `tail` is where a slot's forwards lead to. The pin keeps the slots whose words are being
     /// copied: a thread that removes such a word hands its slot to the deferred-free list.
@@ -169,9 +169,8 @@ impl Index {
                 for position in bits(header & BITS) {
                     #[allow(clippy::cast_possible_truncation)] // a home's number has as few bits
                     let word = table.word_at(home, at as u32, position).load(Ordering::Acquire);
-                    // A closed home only loses bits. A bit that is set after the word was read was
-                    // the word's all the time, and not that of a thread that has reserved the place
-                    // since.
+                    // A closed home only loses bits. So a bit that is set after the word was read
+                    // was this word's all the time, and not that of a later reservation.
                     // survives: the word was read with Acquire, and a reserving thread acquires the
                     // removal that left the place free. So a thread that reads a reserved word
                     // finds the bit gone.
@@ -180,15 +179,15 @@ impl Index {
                     }
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, position, word, tail) {
-                        // Crowded, and no larger table to be had: leave it where it is, and try
-                        // again when there is one.
+                        // Crowded, and there is no larger table: leave the word, and try again when
+                        // there is one.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
                         return false;
                     }
                 }
-                // Words may be left whose removal is under way; they are theirs to take.
+                // Words whose removal is under way may be left for the removing threads.
                 // survives: in a closed home bits only go: a late header makes this thread look
                 // once more. The fences of pins order the removing threads with the retirement.
                 if home.header.load(Ordering::Acquire) & BITS == 0 {
@@ -214,8 +213,8 @@ impl Index {
             for class in directory.classes().take(directory.len() - 1) {
                 self.table(class).close(hash);
             }
-            // A younger table may come meanwhile: a thread that goes on to that has looked at the
-            // old table before, and at this one after it.
+            // If a younger table comes meanwhile, a thread that goes on to it has looked at the old
+            // table before, and looks at this one after it.
             let young = self.table(directory.youngest());
             let position = match young.publish(hash, slot, usize::MAX, &mut |_| false) {
                 Publish::Done(position) => position,
@@ -235,8 +234,8 @@ impl Index {
         }
     }
 
-    /// Takes the oldest table off the directory, gives its pages back, and its class after a grace
-    /// period.
+    /// Takes the oldest table off the directory. After a grace period the driver gives its pages
+    /// and its class back.
     pub(super) fn retire(&self, pin: &Pin, class: usize) {
         let mut directory = self.directory();
         loop {
@@ -259,22 +258,23 @@ impl Index {
         self.states[class].store(RETIRED, Ordering::Release);
         self.retired.fetch_add(1, Ordering::Relaxed);
         let states = self.states.clone();
-        // Only this: it runs on whichever thread pins next, which must not have to give pages back.
+        // Only a store: it runs on whichever thread pins next, which must not have to give pages
+        // back.
         pin.after(move || states[class].store(UNREACHABLE, Ordering::Release));
     }
 
-    /// Lets grace periods end, and gives back what they protected. The driver's. True if one is
-    /// still running.
+    /// Lets grace periods end, and gives back what they protected. Only the driver calls this. True
+    /// if one is still running.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
-        // A count that comes late puts the look off, as a state that comes late would.
+        // A count that comes late puts the look off, as a late state would.
         if self.retired.load(Ordering::Relaxed) == 0 {
             return false;
         }
         for (table, life) in self.tables.iter().zip(self.states.iter()) {
             let mut state = life.load(Ordering::Acquire);
-            // If no thread is pinned meanwhile, the period ends after a few turns: at once, not
-            // some ticks later.
+            // If no thread is pinned meanwhile, the period ends after a few turns, and not some
+            // ticks later.
             for _ in 0..TURNS {
                 if state != RETIRED {
                     break;
@@ -299,14 +299,14 @@ impl Index {
         waiting
     }
 
-    /// How many tables are listed, and the words of the youngest: for the curious.
+    /// The number of listed tables, and of words in the youngest.
     #[cfg(any(test, expiry_loom, feature = "tracing"))]
     pub(crate) fn shape(&self) -> (usize, u64) {
         let directory = self.directory();
         (directory.len(), Self::capacity_of(directory.youngest()))
     }
 
-    /// For models: how many tables are in use, listed or not.
+    /// For models: the number of tables in use, listed or not.
     #[cfg(expiry_loom)]
     pub(crate) fn in_use(&self) -> usize {
         self.states.iter().filter(|state| state.load(Ordering::Relaxed) == IN_USE).count()

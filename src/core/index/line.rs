@@ -13,8 +13,7 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The positions of the words that have this hash in their upper half. Loads each word with
-/// Acquire.
+/// The positions of the words that have this hash. Loads each word with Acquire.
 #[inline(always)]
 pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     let wanted = wanted(hash);
@@ -26,10 +25,10 @@ pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     matching
 }
 
-/// As [`matching_in`], for the eight words of a line, by vectors of four. The header of a home is a
-/// word, too.
+/// [`matching_in`] for the eight words of a line, by vectors of four. A home's header counts as a
+/// word.
 ///
-/// The instructions stand for an Acquire load of each word. Each half of an aligned load of 16
+/// The instructions stand for an Acquire load of each word: each half of an aligned load of 16
 /// bytes is atomic on this architecture, and no load passes another one.
 ///
 /// # Safety
@@ -64,7 +63,7 @@ pub(super) unsafe fn matching(line: *const AtomicU64, hash: u32) -> u64 {
             options(nostack, readonly, preserves_flags),
         );
     }
-    // `packsswb` has written them twice.
+    // `packsswb` has written the eight bytes twice.
     u64::from(matching & 0xFF)
 }
 

@@ -8,23 +8,21 @@ use crate::core::pins::Pin;
 use crate::core::prefetch_at;
 use crate::sync::Ordering;
 
-/// What a look at a home shows of a hash.
+/// What one look at a home shows of a hash.
 pub(crate) enum Glance<C, A = ()> {
-    /// Most likely this.
+    /// Most likely this one.
     There(C),
-    /// No key with this hash.
+    /// No key has this hash.
     Absent(A),
     Unclear,
 }
 
-/// What a look-up asks about a slot whose word has the hash. Closures that take a slot's id are
-/// probes too.
+/// What a look-up asks about a slot whose word has the hash. A closure of the slot's id is one.
 pub(crate) trait Probe {
-    /// Whether this may be the slot, as it looks just now. What it held may be another's by now.
+    /// Whether this may be the slot, as it looks just now. It may have another occupant by now.
     fn accept(&mut self, slot: u32) -> bool;
 
-    /// Whether the slot accepted last is the one, now that it is known to have been published all
-    /// the while that it was looked at.
+    /// Whether the accepted slot is the one: its word was published throughout the look at it.
     #[inline(always)]
     fn confirm(&mut self) -> bool {
         true
@@ -38,7 +36,7 @@ impl<F: FnMut(u32) -> bool> Probe for F {
     }
 }
 
-/// A word that may be the one that is looked for.
+/// A word that may be the wanted one.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a, const OWN: usize = HOME> {
     home: &'a Home<OWN>,
@@ -55,8 +53,8 @@ impl<const OWN: usize> Word<'_, OWN> {
         slot_of(self.word)
     }
 
-    /// Whether the word was published all the while until now, in this life of the table. So it has
-    /// the hash: a swing changes the slot only.
+    /// Whether the word has been published ever since it was read, in this life of the table. So it
+    /// has the hash: a swing changes the slot only.
     #[inline(always)]
     fn was_published(&self) -> bool {
         let now = self.home.header.load(Ordering::Acquire);
@@ -85,14 +83,14 @@ impl<const OWN: usize> Table<OWN> {
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
-            // Acquire: the word was written before its bit was published; the header's load saw the
-            // bit.
+            // Acquire: the word was written before its bit, which the header's load saw, was
+            // published.
             let word = self.word_at(home, hash, position).load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
-            // This comes after the look into the slot, not before. So the word was there all the
-            // while, and the slot had this word's occupant, not a later one that is not published
-            // yet (W6, W14). A swing changes the word alone. Where there are swings the caller is
-            // pinned: the slot that the word named before keeps its occupant.
+            // After the look into the slot: so the word was there throughout, and the slot had its
+            // occupant, not a later one that is not published yet (W6, W14). A swing changes only
+            // the word. If there are swings the caller is pinned: the slot that the word named
+            // before keeps its occupant.
             let now = home.header.load(Ordering::Acquire);
             let believed = VERSIONS | 1 << position;
             if now & believed != *header & VERSIONS | 1 << position {
@@ -107,8 +105,8 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// The first word with this hash that the header of its home believes in, or the header that
-    /// believes in none. It never says of a closed home that nothing is there.
+    /// The first word with this hash that the header of its home believes in, or the header, if it
+    /// believes in none and the home is open.
     #[inline(always)]
     pub(super) fn glance<'a>(
         &'a self,
@@ -119,7 +117,7 @@ impl<const OWN: usize> Table<OWN> {
         let header = home.header.load(Ordering::Acquire);
         let mut matching = home.matching(hash) & header;
         if matching == 0 {
-            // A call whatever the header says, or the compiler would ask that first: a fifth of
+            // Called whatever the header says, or the compiler would test that first: a fifth of
             // the homes have words there, and no processor predicts which.
             matching = self.matching_beyond(header, hash);
         }
@@ -148,7 +146,7 @@ impl<const OWN: usize> Table<OWN> {
     }
 }
 
-/// A word that may be the one that is looked for. See [`Index::candidate`].
+/// A word that may be the wanted one; see [`Index::candidate`].
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
     inner: Word<'a>,
@@ -169,27 +167,26 @@ impl Candidate<'_> {
         self.inner.position
     }
 
-    /// Whether the word has been published all the while since it was read. The caller asks after
-    /// its look into the slot. It is for a store without swings, where the word then names that
-    /// slot still.
+    /// Whether the word has been published ever since it was read. The caller asks after its look
+    /// into the slot. Only for a store without swings, where the word then still names that slot.
     ///
-    /// The table is not pinned. If it began another life meanwhile, its header, in which versions
-    /// begin anew, may read the same though another word is meant. But a thread that publishes
-    /// there has seen the directory changed. So a thread that has seen that publication in the
-    /// header, and then reads the directory, sees the change.
+    /// The table is not pinned. If it has begun another life, whose versions begin anew, the header
+    /// may read the same though another word is meant. But a thread that publishes there has seen
+    /// the directory changed. So a thread that sees that publication in the header, and then reads
+    /// the directory, sees the change.
     #[inline(always)]
     pub(crate) fn is_believed(&self) -> bool {
         self.inner.was_published() && self.index.directory() == self.directory
     }
 }
 
-/// A word that was published when this thread was pinned: what the slot held then stays while the
-/// thread is.
+/// A word that was published when this thread was pinned: what the slot held then stays until the
+/// thread unpins.
 #[derive(Clone, Copy)]
 pub(crate) struct Published {
     /// The slot that it names.
     pub(crate) slot: u32,
-    /// Where in its home it lies.
+    /// Its position in its home.
     pub(crate) position: usize,
 }
 
@@ -203,7 +200,7 @@ pub(crate) struct Open<'g> {
 }
 
 impl Open<'_> {
-    /// Publishes a slot there, unless the home has changed since, or is crowded: then nothing has.
+    /// Publishes a slot there. False, without effect, if the home has changed since or is crowded.
     #[inline(always)]
     pub(crate) fn publish(self, slot: u32) -> bool {
         self.table.publish_under(self.home, self.header, self.hash, slot)
@@ -211,9 +208,8 @@ impl Open<'_> {
 }
 
 /// A hash, and its home in the table that was the oldest when this was made: most likely its keys
-/// are there.
-///
-/// A thread makes one before it pins. After the pin it would wait for three loads in turn.
+/// are there. A thread makes one before it pins: after the pin it would wait for three loads in
+/// turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Likely<'i> {
     index: &'i Index,
@@ -228,7 +224,7 @@ impl<'i> Likely<'i> {
         Likely { index, table, home: table.home_of(hash), hash }
     }
 
-    /// What a pinned thread sees there. Unclear, too, if this home is closed, or its table is not
+    /// What a pinned thread sees there. Also unclear if this home is closed, or its table is not
     /// the oldest any more: then [`Index::glance_pinned`] goes on. A table that was retired before
     /// the pin may be given back, and then seems empty and open (model
     /// `w12_a_pinned_glance_beside_a_migrate`).
@@ -243,8 +239,8 @@ impl<'i> Likely<'i> {
         }
     }
 
-    /// What there is in this home of a table that was listed when this thread had pinned. `None` if
-    /// it has no word of the hash, and is closed.
+    /// What this home shows, in a table that was listed when this thread had pinned. `None` if it
+    /// has no word of the hash, and is closed.
     #[inline(always)]
     fn glance_here(self) -> Option<Glance<Published, Open<'i>>> {
         let Likely { table, home, hash, .. } = self;
@@ -260,7 +256,7 @@ impl<'i> Likely<'i> {
 }
 
 impl Index {
-    /// Where a key of this hash most likely is. Starts fetching that.
+    /// The likely home of a key of this hash, of which this starts the fetch.
     #[inline(always)]
     pub(crate) fn likely(&self, hash: u32) -> Likely<'_> {
         // survives: the address is made of fields that are no atomics, which loom does not see.
@@ -270,8 +266,8 @@ impl Index {
         likely
     }
 
-    /// What a pinned thread, which asks no further, sees at the first home of this hash that is
-    /// open, or has a word of it. The bullets of [`oldest`](Self::oldest) hold for that home.
+    /// What a pinned thread sees at the first home of this hash that is open, or has a word of it.
+    /// The bullets of [`oldest`](Self::oldest) hold for that home.
     #[inline]
     pub(crate) fn glance_pinned<'g>(
         &'g self,
@@ -282,8 +278,8 @@ impl Index {
         self.directory().classes().find_map(glance).unwrap_or(Glance::Unclear)
     }
 
-    /// Where in its home a published word of this hash names `slot`, or [`ANYWHERE`] if that takes
-    /// more than a glance.
+    /// The position in its home of a published word of this hash that names `slot`, or [`ANYWHERE`]
+    /// if that takes more than a glance.
     #[inline(always)]
     pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
         match self.likely(hash).glance(pin) {
@@ -302,8 +298,8 @@ impl Index {
         }
     }
 
-    /// The likeliest place of a key with this hash: where it is, unless it shares its hash or the
-    /// index grows.
+    /// The likeliest place of a key with this hash: its own, unless it shares the hash or the index
+    /// grows.
     #[inline(always)]
     pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let directory = self.directory();
@@ -313,13 +309,13 @@ impl Index {
         let table = self.table(class);
         match table.glance(table.home_of(hash), hash) {
             Glance::There(inner) => Glance::There(Candidate { inner, index: self, directory }),
-            // As `find` for what it has not found (W12).
+            // As in `find`, which has found nothing either (W12).
             Glance::Absent(_) if self.directory() == directory => Glance::Absent(()),
             _ => Glance::Unclear,
         }
     }
 
-    /// As [`glance`](Self::glance), for a caller that goes the long way otherwise.
+    /// The candidate of [`glance`](Self::glance), if there is one.
     #[inline(always)]
     pub(crate) fn candidate(&self, hash: u32) -> Option<Candidate<'_>> {
         match self.glance(hash) {
@@ -336,8 +332,7 @@ impl Index {
             let found = classes.find_map(|class| self.table(class).find(hash, probe));
             // If nothing was found, a key may have been migrated from a table not yet looked at
             // into one not listed then (W12). If something was, its table may have begun another
-            // life between the two looks at the header, in which that reads the same: versions
-            // begin anew (W6, W14).
+            // life between the two looks at the header, whose versions begin anew (W6, W14).
             if self.directory() == directory {
                 return found;
             }

@@ -1,18 +1,18 @@
-//! The index: it leads from a key to the slot that holds it. It is lock-free, and grows and shrinks
+//! The index leads from a key to the slot that holds it. It is lock-free, and grows and shrinks
 //! without a pause.
 //!
-//! An id that the engine issues names its slot, and needs no index. For a key that callers choose
-//! the index holds a 64-bit word, `hash (32 bits) | slot (32 bits)`, with a seeded hash. Slots
-//! never move, so growing the index touches 8 bytes a key and no live state.
+//! An id that the engine issues names its slot, and needs no index. For each key that callers
+//! choose the index holds a 64-bit word, `hash (32 bits) | slot (32 bits)`, with a seeded hash.
+//! Slots never move, so growth of the index touches 8 bytes a key and no live state.
 //!
 //! # Layout
 //!
-//! A table has `2^class` *homes* (index buckets). A home is one cache line: a header and 7 words.
-//! Every two neighbouring homes share one *overflow bucket* of 8 words. A full home spills into its
-//! group's overflow bucket, then into the next group's, then into that of a group far away. So a
-//! table is well over half full before one of its homes has no word left and the table must grow.
-//! It then takes 16 bytes a key, and just after growth twice that, or four times in a small table.
-//! A home's header governs all words of the home, wherever they lie:
+//! A table of class `c` has `2^(6 + c)` *homes* (index buckets). A home is one cache line: a header
+//! and 7 words. Every two neighbouring homes share one *overflow bucket* of 8 words. A full home
+//! spills into its group's overflow bucket, then into the next group's, then into that of a group
+//! far away. So a table is well over half full before one of its homes has no word left and the
+//! table must grow. It then takes 16 bytes a key, and just after growth twice that, or four times
+//! in a small table. A home's header governs all words of the home, wherever they lie:
 //!
 //! ```text
 //!  header:  63 .. 32   31      30 .. 23    22 .. 15    14 .. 7     6 .. 0
@@ -28,17 +28,16 @@
 //!   meet on this header even if their words lie in different lines, so only one succeeds and the
 //!   other looks again (W13). The version (32 bits) makes such a swap fail if the home has the same
 //!   bits again with other contents.
-//! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, ask the
-//!   caller whether the slot really holds the key. A look-up finds every key that is published when
-//!   it loads the header, and not removed meanwhile.
+//! * **Find**: load the header (Acquire), compare the hash of each word whose bit is set, and ask
+//!   the caller whether the slot holds the key. A look-up finds every key that is published when it
+//!   loads the header, and not removed meanwhile.
 //! * **Remove**: compare-and-swap the bit away (linearization point), then zero the word. Only the
 //!   thread that ended the slot removes its word, and the slot is not reused before. The swap
-//!   expects the header from which the word was read, so it cannot take away a bit that stands for
-//!   something else by now.
+//!   expects the header from which the word was read, so the bit still stands for that word.
 //! * A larger table cannot separate keys that share all bits of the hash, as a weak hasher makes
 //!   them; they would take the room of the other keys of this home. So at most [`ALIKE`] such keys
 //!   get in, a quarter of a home's words, and one more while the index grows. A publishing thread
-//!   counts them under the header that its swap expects, and before that in the older tables, where
+//!   counts them under the header that its swap expects, and before that in the older tables, whose
 //!   homes are closed.
 //! * A table is *sparse* if it has more than 1,024 homes and less than a word for each. A home that
 //!   a weak hasher has filled does not make a sparse table grow. The index refuses the key, and a
@@ -113,7 +112,7 @@ use loom::sync::Arc;
 #[cfg(not(expiry_loom))]
 use std::sync::Arc;
 
-/// Life of a table of a class. Only [`Index::states`] say whether the class may be put to use.
+/// State of a class's table. Only [`Index::states`] say whether the class may be put to use.
 const UNUSED: u32 = 0;
 const IN_USE: u32 = 1;
 /// Off the directory; publishers may still be in it.
@@ -121,7 +120,7 @@ const RETIRED: u32 = 2;
 /// No thread is in it any more; its pages are still there.
 const UNREACHABLE: u32 = 3;
 
-/// What became of [`Index::insert`].
+/// The result of [`Index::insert`].
 pub(crate) enum Insert {
     Done,
     /// `probe` took a slot that was there.
@@ -132,16 +131,16 @@ pub(crate) enum Insert {
     Alike,
 }
 
-/// What [`Index::remove`] found.
+/// The result of [`Index::remove`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removed {
     /// The slot may be reused at once.
     Clean,
-    /// A copy may be on its way: the slot goes to the deferred-free list.
+    /// A copy may be under way: the slot goes to the deferred-free list.
     Copied,
 }
 
-/// No position in an index bucket: it is not known.
+/// The position in a home is not known.
 pub(crate) const ANYWHERE: usize = usize::MAX;
 
 /// The index of one shard.
@@ -149,15 +148,16 @@ pub(crate) struct Index {
     directory: AtomicU64,
     /// See [`Index::oldest`].
     oldest: AtomicPtr<Table>,
-    /// The table of each class, if there is one. The pointers come from `Box::into_raw`.
+    /// The table of each class, or null. The pointers come from `Box::into_raw`.
     tables: [AtomicPtr<Table>; CLASSES],
-    /// Of each class. Shared with the deferred calls that end grace periods.
+    /// The state of each class. Shared with the deferred calls that end grace periods.
     states: Arc<[AtomicU32; CLASSES]>,
     /// The home that is migrated next, in the oldest table.
     migrator: Exclusive<usize>,
     /// Number of tables that wait for a grace period, or to be given back after one.
     retired: AtomicU32,
-    /// With how many tables the migrating thread found neither room nor memory; 0 if it did not.
+    /// The number of tables at which the migrating thread found neither room nor memory; 0 if it
+    /// did not.
     stuck: AtomicU32,
 }
 
@@ -197,7 +197,7 @@ impl Index {
     ///
     /// * The table does not begin another life: it would have to wait for this thread. If it is off
     ///   the directory already, its homes are closed and empty.
-    /// * A word in it is what every look-up would find first.
+    /// * A word in it is the one that every look-up would find first.
     /// * If a home has no word of a hash, and is open after that look, no table has: a thread that
     ///   publishes the key in a younger table has closed this home before.
     /// * A thread that publishes in an open home meets, on its header, the one that closes it to
@@ -205,7 +205,7 @@ impl Index {
     /// * A word that is taken away while its home is open has no copy: the migrating thread closes
     ///   a home before it copies.
     ///
-    /// Model `w12_a_pinned_glance_beside_a_migrate` fails where `retire` sets it after the grace
+    /// Model `w12_a_pinned_glance_beside_a_migrate` fails if `retire` sets it after the grace
     /// period has begun.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
@@ -214,7 +214,7 @@ impl Index {
         unsafe { &*self.oldest.load(Ordering::Acquire) }
     }
 
-    /// One thread at a time: `new`, and then the migrating one.
+    /// Called by one thread at a time: by `new`, and then by the migrating thread.
     fn set_oldest(&self, class: usize) {
         let table: *const Table = self.table(class);
         self.oldest.store(table.cast_mut(), Ordering::Release);
@@ -226,8 +226,8 @@ impl Index {
         super::prefetch_at(self.table(self.directory().youngest()).home_of(hash));
     }
 
-    /// As [`insert`](Self::insert), if that is simple: nothing in the first open home has this
-    /// hash, and it is not crowded. False if it is not, and then nothing has changed.
+    /// The simple [`insert`](Self::insert): nothing in the first open home has this hash, and it is
+    /// not crowded. Otherwise false, and nothing has changed.
     #[inline(always)]
     pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
         match self.glance_pinned(pin, hash) {
@@ -281,12 +281,12 @@ impl Index {
         }
     }
 
-    /// Takes the word of an ended slot away. Exactly one thread calls this for each published slot.
+    /// Takes away the word of an ended slot. Exactly one thread calls this for each published slot.
     ///
-    /// `position` is where in its home it was seen last, or [`ANYWHERE`]. `leads` says whether
-    /// another slot leads to this one: its word may still be the other's, where a migrating thread
-    /// has copied that. The pin keeps the table from beginning another life between the look at a
-    /// header and the last store to a word.
+    /// `position` is where in its home the word was last seen, or [`ANYWHERE`]. `leads` says
+    /// whether another slot leads to this one: the word may still name that slot, if a migrating
+    /// thread has copied it. The pin keeps the table from beginning another life between the look
+    /// at a header and the last store to a word.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
@@ -304,7 +304,7 @@ impl Index {
         self.remove_anywhere(hash, move |candidate| candidate == slot || leads(candidate))
     }
 
-    /// As [`remove`](Self::remove), wherever it is.
+    /// [`remove`](Self::remove), wherever the word is.
     #[inline(never)]
     fn remove_anywhere(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Removed {
         loop {
@@ -312,9 +312,9 @@ impl Index {
             for class in directory.classes() {
                 match self.table(class).remove(hash, &is_it) {
                     None => {}
-                    // With a directory from long ago this may have been the copy. Its table was
-                    // then retired, put to use again as the youngest, and looked into before the
-                    // one that is migrated.
+                    // With an old directory this may have been the copy: its table was then
+                    // retired, put to use again as the youngest, and looked into before the one
+                    // that is migrated.
                     Some(false) if self.directory() == directory => return Removed::Clean,
                     Some(_) => return Removed::Copied,
                 }
@@ -326,10 +326,8 @@ impl Index {
 
     /// Makes the word whose slot leads to `target` name `target` itself, unless `target` is no
     /// longer live: then it has been found under its own word. `tail` is where a slot's forwards
-    /// lead to. Lock-free.
-    ///
-    /// `seen` is the slot that the caller has just forwarded, and where in its home the caller saw
-    /// the word of that slot, or [`ANYWHERE`].
+    /// lead to. `seen` is the slot that the caller has just forwarded, and the position of its word
+    /// in its home, or [`ANYWHERE`]. Lock-free.
     #[inline(always)]
     pub(crate) fn swing(
         &self,
@@ -348,11 +346,11 @@ impl Index {
         self.swing_anywhere(hash, target, tail, is_live);
     }
 
-    /// As [`swing`](Self::swing), wherever the word is.
+    /// [`swing`](Self::swing), wherever the word is.
     ///
-    /// It goes from old tables to young ones, and no further than the first that has such a word:
-    /// in a younger one there may be a copy in a migrating thread's hands. A slot that is live
-    /// after a table was searched in vain has its word in a younger one.
+    /// It goes from old tables to young ones, as far as the first that has such a word: a younger
+    /// one may have a migrating thread's copy. A slot that is live after a table was searched in
+    /// vain has its word in a younger one.
     #[cold]
     fn swing_anywhere(
         &self,
@@ -371,14 +369,13 @@ impl Index {
     }
 }
 
-/// For models: a table of one home, which has two words of its own, where those of an index have
-/// one.
+/// For models: a table of one home, which has two words of its own instead of an index's one.
 #[cfg(expiry_loom)]
 pub struct TwoWords(Table<2>);
 
 #[cfg(expiry_loom)]
 impl TwoWords {
-    /// Nothing is in it.
+    /// An empty table.
     #[must_use]
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
@@ -386,7 +383,7 @@ impl TwoWords {
     }
 
     /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is
-    /// there. Whether it did.
+    /// there. Returns whether it did.
     pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
         let home = self.0.home_of(hash);
         let open = match self.0.glance(home, hash) {
@@ -397,7 +394,7 @@ impl TwoWords {
             || matches!(self.0.publish(hash, slot, ALIKE, &mut accept), Publish::Done(_))
     }
 
-    /// Takes the word of a slot away, which has been seen at this place of its home.
+    /// Takes away the word of a slot, which was seen at this place of its home.
     pub fn remove(&self, hash: u32, slot: u32, position: usize) {
         let value = word(hash, slot);
         let taken = self.0.remove_at(value, position);

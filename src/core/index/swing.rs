@@ -13,8 +13,8 @@ impl<const OWN: usize> Table<OWN> {
     /// was.
     ///
     /// The slot that `from` names leads to `target`. The caller has been pinned since it found that
-    /// slot, so no other entry has it: what is `from` is this key's word, or a migrating thread's
-    /// copy of it.
+    /// slot, so no other entry has it: a word `from` is this key's, or a migrating thread's copy of
+    /// it.
     #[inline(always)]
     pub(super) fn swing_at(&self, from: u64, target: u32, position: usize) -> bool {
         if position == ANYWHERE {
@@ -28,13 +28,13 @@ impl<const OWN: usize> Table<OWN> {
             .is_ok()
     }
 
-    /// Makes the word whose slot leads to `target` name it, in a closed home too. Returns whether
-    /// there is such a word. The caller is pinned.
+    /// Makes the word whose slot leads to `target` name `target`, in a closed home too. Returns
+    /// whether there is such a word. The caller is pinned.
     ///
-    /// It needs no second look at the header. A word that is not published leads to no `target`: a
-    /// thread that has forwarded a slot to its own has withdrawn its reservation before, and while
-    /// a copy is not published yet, the swing ends at the old word. From a word whose bit is gone
-    /// the migrating thread takes what the swing has put there.
+    /// It needs no second look at the header. No unpublished word leads to `target`: a thread that
+    /// has forwarded a slot to its own has withdrawn its reservation before, and while a copy is
+    /// not published yet, the swing ends at the old word. If a word's bit is gone, the migrating
+    /// thread takes from it what the swing has put there.
     pub(super) fn swing(&self, hash: u32, target: u32, tail: impl Fn(u32) -> u32) -> bool {
         let home = self.home_of(hash);
         let (wanted, swung) = (wanted(hash), word(hash, target));
@@ -59,8 +59,9 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes the word at `position` of the closed home of `hash` away, which has been copied
-    /// elsewhere: what it was in the end. `None` if it was gone. The migrating thread's.
+    /// Takes away the word at `position` of the closed home of `hash`, which has been copied
+    /// elsewhere, and returns its last value. `None` if it was gone. Only the migrating thread
+    /// calls this.
     pub(super) fn take_copied(&self, hash: u32, position: usize) -> Option<u64> {
         let home = self.home_of(hash);
         loop {
@@ -77,7 +78,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Makes the copy at `position` name the slot that it leads to. The migrating thread's.
+    /// Makes the copy at `position` name the slot that it leads to. Only the migrating thread calls
+    /// this.
     pub(super) fn mend_copy(&self, position: usize, hash: u32, tail: impl Fn(u32) -> u32) {
         let home = self.home_of(hash);
         let place = self.word_at(home, hash, position);
@@ -85,9 +87,9 @@ impl<const OWN: usize> Table<OWN> {
         // Acquire, also where the swap fails: as in `swing` (model
         // `a_copy_is_mended_beside_a_reused_slot`).
         let mut now = place.load(Ordering::Acquire);
-        // Where the entry has been removed in the meantime, so has the word.
+        // If the entry has been removed in the meantime, so has the word.
         //
-        // One attempt would not do. The bit of the old word is gone before the word is. In between
+        // One attempt is not enough. The bit of the old word is gone before the word is. In between
         // a late helper of a replacement finds the copy, and leads it to slot `t`. Another thread
         // replaces `t` by the old word, swings that, and retires `t`. If the helper's swap comes
         // just before this thread's, the copy names `t`, and no other thread will swing it.
@@ -102,8 +104,8 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Takes the copy at `position` away, whatever it names: the caller is the migrating thread,
-    /// which owns its bit.
+    /// Takes away the copy at `position`, whatever it names. Only the migrating thread, which owns
+    /// its bit, calls this.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
         let home = self.home_of(hash);
         // survives: the migrating thread set the bit, and no other thread takes it. The swap in

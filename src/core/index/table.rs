@@ -6,18 +6,18 @@ use crate::core::memory::{OutOfMemory, ZeroValid, Zeroed};
 use crate::core::params::{GROUP, HOME, OVER};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Overflow lines that a home may use.
+/// Overflow buckets that a home may use.
 const LINES: usize = 3;
 pub(super) const CLOSED: u64 = 1 << 31;
 pub(super) const VERSION: u64 = 1 << 32;
 pub(super) const VERSIONS: u64 = !(VERSION - 1);
-/// Whether a word is published, of each.
+/// The bit of each word: whether it is published.
 pub(super) const BITS: u64 = CLOSED - 1;
 
 #[cfg(not(expiry_loom))]
 const _: () = assert!(1 << (HOME + LINES * OVER) == CLOSED);
 
-/// A home: header and own words, of which there are more in some models.
+/// A home: its header and own words.
 #[repr(C, align(64))]
 pub(super) struct Home<const OWN: usize = HOME> {
     pub(super) header: AtomicU64,
@@ -36,8 +36,8 @@ impl<const OWN: usize> Home<OWN> {
         line::matching_in(&self.words, hash)
     }
 
-    /// Takes the word at `position` away, if the header still is the one that it was believed
-    /// under: then the bit is still this word's.
+    /// Takes away the bit at `position`, if the header still is the one under which the word was
+    /// read: then the bit is still this word's.
     #[inline(always)]
     pub(super) fn disown(&self, header: u64, position: usize) -> bool {
         let next = header & !(1 << position);
@@ -45,7 +45,7 @@ impl<const OWN: usize> Home<OWN> {
     }
 }
 
-/// A line of words for homes that are full.
+/// An overflow bucket: a line of words for homes that are full.
 #[repr(C, align(64))]
 pub(super) struct Overflow {
     pub(super) words: [AtomicU64; OVER],
@@ -126,8 +126,8 @@ pub(super) struct Table<const OWN: usize = HOME> {
     pub(super) mask: usize,
 }
 
-/// A word that this thread has reserved and not published: it is given back when this is dropped,
-/// also by a panic of a key's `Eq`.
+/// A word that this thread has reserved and not published. Dropping it gives the word back, also
+/// when a key's `Eq` panics.
 struct Reserved<'a> {
     word: &'a AtomicU64,
     position: usize,
@@ -150,19 +150,19 @@ impl Reserved<'_> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        // Release: a thread that reads the 0 also sees that the word which was there before has
-        // left (`w12_migrate_over_beside_a_reservation_at_home` fails without it).
+        // Release: a thread that reads the 0 also sees that the word before it has left
+        // (`w12_migrate_over_beside_a_reservation_at_home` fails without it).
         self.word.store(0, Ordering::Release);
     }
 }
 
-/// What became of an attempt to publish in one table.
+/// The result of an attempt to publish in one table.
 pub(super) enum Publish {
-    /// At this position.
+    /// Published at this position.
     Done(usize),
     /// The key is there already.
     Found,
-    /// As many words of this hash as may be.
+    /// There are as many words of this hash as there may be.
     Alike,
     /// The home is closed: there is a younger table.
     Closed,
@@ -171,7 +171,7 @@ pub(super) enum Publish {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// From this position on a home's words say that the table may be full.
+    /// A word at this position or beyond says that the table may be full.
     const CROWDED: usize = OWN + OVER / 2;
 
     pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
@@ -221,11 +221,11 @@ impl<const OWN: usize> Table<OWN> {
             // Far away, so that a crowded neighbourhood does not fill it too.
             _ => own + lines.len() / 2,
         };
-        // A power of two of them.
+        // Their number is a power of two.
         &lines[line & (lines.len() - 1)]
     }
 
-    /// How many words a home has: in a small table its lines would be the same ones.
+    /// The number of words that a home has: in a small table some of its overflow buckets coincide.
     pub(super) fn words(&self) -> usize {
         let lines = match self.overflow.as_slice().len() {
             1 => 1,
@@ -243,7 +243,7 @@ impl<const OWN: usize> Table<OWN> {
         home.matching(hash) & header | self.matching_beyond(header, hash)
     }
 
-    /// As [`matching`](Self::matching), for the words in overflow buckets.
+    /// [`matching`](Self::matching) in overflow buckets only.
     #[inline(never)]
     pub(super) fn matching_beyond(&self, header: u64, hash: u32) -> u64 {
         if header & BITS >> OWN << OWN == 0 {
@@ -259,7 +259,7 @@ impl<const OWN: usize> Table<OWN> {
         matching & header
     }
 
-    /// How many words of this hash are published.
+    /// The number of published words of this hash.
     pub(super) fn alike(&self, hash: u32) -> usize {
         let home = self.home_of(hash);
         // survives: before a bit goes, the header that `publish` swaps has the copy or the closing
@@ -269,7 +269,7 @@ impl<const OWN: usize> Table<OWN> {
         self.matching(home, header, hash).count_ones() as usize
     }
 
-    /// Whether a large table has less than a word for each home, by a sample of the homes, which a
+    /// Whether a large table has less than a word for each home, by a sample of the homes that a
     /// weak hasher's regular hashes do not follow.
     #[cold]
     pub(super) fn is_sparse(&self) -> bool {
@@ -283,7 +283,7 @@ impl<const OWN: usize> Table<OWN> {
         homes.len() > 4 * SAMPLE && (0..SAMPLE).map(words).sum::<usize>() < SAMPLE
     }
 
-    /// Closes the key's home, then looks for the key there: no thread publishes it there any more.
+    /// Closes the key's home, and then looks for the key there.
     pub(super) fn find_closing(&self, hash: u32, probe: &mut impl Probe) -> Option<u32> {
         let home = self.home_of(hash);
         let mut header = home.header.load(Ordering::Acquire);
@@ -331,7 +331,7 @@ impl<const OWN: usize> Table<OWN> {
     }
 
     /// Publishes `slot` in a home that was open by this `header`, and had no word of this hash.
-    /// False if the header has changed since, or the home is crowded; then nothing has changed.
+    /// False, without effect, if the header has changed since, or the home is crowded.
     #[inline(always)]
     pub(super) fn publish_under(
         &self,
@@ -340,7 +340,7 @@ impl<const OWN: usize> Table<OWN> {
         hash: u32,
         slot: u32,
     ) -> bool {
-        // Not where `publish` has to ask whether the table is full.
+        // Not at positions where `publish` has to ask whether the table is full.
         let free = !header & ((1 << Self::CROWDED) - 1);
         let reserved = self.reserve(home, free, hash, slot);
         reserved.is_some_and(|reserved| reserved.publish(home, header).is_ok())
@@ -382,7 +382,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// As [`remove`](Self::remove), if the word is published at `position` of its home.
+    /// [`remove`](Self::remove) of a word published at `position` of its home; `None` if it is not.
     #[inline(always)]
     pub(super) fn remove_at(&self, value: u64, position: usize) -> Option<bool> {
         if position == super::ANYWHERE {
@@ -405,8 +405,8 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes one published word of this hash away, whose slot `is_it`. `Some(closed)` if this call
-    /// did, with whether the home was closed.
+    /// Takes away one published word of this hash, whose slot `is_it`. Returns whether the home was
+    /// closed; `None` if there is no such word.
     pub(super) fn remove(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<bool> {
         let home = self.home_of(hash);
         let wanted = wanted(hash);
@@ -429,8 +429,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Whether most of the words within this key's reach are taken: worth asking how full the table
-    /// is.
+    /// Whether most of the words within this key's reach are taken, so that the table may be full.
     #[inline]
     pub(super) fn crowded_at(&self, position: usize) -> bool {
         position >= Self::CROWDED

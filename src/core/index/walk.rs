@@ -11,8 +11,8 @@
 //! ```
 //!
 //! So all homes that may have a hash lie on the same side of the cursor as the hash itself, and
-//! growth, shrinking and migration move no key past the cursor. Neither does a replacement, which
-//! keeps the hash. The cursor goes from hash to hash: it passes each hash once.
+//! growth, shrinking, migration, and replacements (which keep the hash) move no key past the
+//! cursor. The cursor goes from hash to hash: it passes each hash once.
 
 use super::line::bits;
 use super::table::{hash_of, slot_of, Table, BITS};
@@ -38,7 +38,7 @@ impl Probe for All<'_> {
     }
 
     fn confirm(&mut self) -> bool {
-        // The look-up may come by a word again.
+        // The look-up may meet a word again.
         if !self.met.contains(&self.slot) {
             self.met.push(self.slot);
             step("met");
@@ -48,14 +48,14 @@ impl Probe for All<'_> {
 }
 
 impl Index {
-    /// Moves a walk on: past the next hash, or past a home that has no more. Puts the slots that
+    /// Moves a walk past the next hash, or past a home that has no more, and puts the slots that
     /// the index names under that hash into `met`. Returns `false` at the end. `place` is the
     /// cursor: the first place that the walk has not passed.
     ///
-    /// The walk passes a key that is published all the while exactly once. The argument is that of
+    /// The walk passes a key that is published throughout exactly once. The argument is that of
     /// [`find`](Self::find), for all hashes of the home at once: the walk looks at old tables
-    /// before young ones, and starts again if the directory has changed. Where it sees a word that
-    /// is only reserved, it passes a hash that has no slots yet.
+    /// before young ones, and starts again if the directory has changed. At a word that is only
+    /// reserved, it passes a hash that has no slots yet.
     #[allow(clippy::cast_possible_truncation)] // a place before the end has 32 bits
     pub(crate) fn next(
         &self,
@@ -97,15 +97,15 @@ impl Index {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// The slots that the words in the own line of this hash's home name, or have named.
+    /// The slots that the own words of this hash's home name, or have named.
     fn own_slots(&self, hash: u32) -> impl Iterator<Item = u32> + '_ {
         let words = self.home_of(hash).words.iter();
         // Relaxed: the caller prefetches them, and reads nothing.
         words.map(|word| slot_of(word.load(Ordering::Relaxed)))
     }
 
-    /// The least place within these of the words that the header of this hash's home believes in;
-    /// their end if there is none.
+    /// The least place, `within` these, of the words that the header of this hash's home believes
+    /// in; their end if there is none.
     fn least(&self, hash: u32, within: Range<u64>) -> u64 {
         let home = self.home_of(hash);
         // Acquire: a word whose bit is gone may have been migrated, and then a younger table must
