@@ -1,4 +1,4 @@
-//! Building a tracker: every setting, its default, and what is refused.
+//! Settings of a tracker.
 
 use super::deliver::Handler;
 use super::trees::{Settings, Trees};
@@ -72,7 +72,7 @@ impl<T> Default for AckTrackerBuilder<T> {
 }
 
 impl AckTrackerBuilder {
-    /// Each root is to carry a token. A handler that was set before gets outcomes without them.
+    /// Gives each root a token. A handler that was set before gets outcomes without them.
     ///
     /// ```
     /// use expiry::{edge, AckTracker, Lifetime, Outcome};
@@ -142,7 +142,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
         /// root calls it.
         on_outcome(handler: impl Handler<T>) sets listener = Some(Arc::new(handler));
-        /// As where the system has no fence of two sides.
+        /// As on a system without a fence of two sides.
         #[cfg(expiry_loom)]
         #[doc(hidden)]
         without_fence() sets setup.asymmetric = false;

@@ -41,21 +41,21 @@ impl<T, F: Fn(Outcome<T>) + Send + Sync + 'static> Handler<T> for F {
     }
 }
 
-/// Where outcomes go, and how often that has panicked.
+/// Where outcomes go, and the number of caught panics there.
 pub(crate) struct Deliver<T> {
     pub(super) target: Target<Outcome<T>, dyn Handler<T>>,
     pub(super) panics: AtomicU64,
 }
 
 impl<T: 'static> Deliver<T> {
-    /// Whether a task waits for an outcome that was delivered.
+    /// Whether a task waits for an outcome in the channel.
     #[cfg(feature = "async")]
     #[inline(always)]
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(&self.target, Target::Channel(sender) if sender.is_awaited())
     }
 
-    /// Wakes those tasks. Never panics.
+    /// Wakes the tasks that wait for one. Never panics.
     #[cfg(feature = "async")]
     pub(crate) fn wake(&self) {
         if let Target::Channel(sender) = &self.target {
@@ -63,7 +63,8 @@ impl<T: 'static> Deliver<T> {
         }
     }
 
-    /// Delivers an outcome. The caller has yet to wake tasks that wait at a channel. Never panics.
+    /// Delivers an outcome, but wakes no task that waits at a channel: the caller does. Never
+    /// panics.
     #[inline(always)]
     pub(crate) fn tell(&self, outcome: Outcome<T>) {
         // A token that no receiver takes is dropped here.

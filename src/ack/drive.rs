@@ -1,12 +1,12 @@
-//! Polls: how threads of the user's drive a tracker that has no reaper.
+//! Polls: how the user's threads drive a tracker without a reaper.
 
 use super::AckTracker;
 use crate::kit::polled::Polled;
 
 impl<T: Send + 'static> AckTracker<T> {
-    /// Ends what is due, with at most about `budget` steps of work. It is for trackers built
-    /// without a reaper, and harmless on others. Never waits: any number of threads may poll, and
-    /// each leaves out the shards that another one is driving. A poll in a handler finds nothing.
+    /// Ends what is due, with at most about `budget` steps of work. For trackers built without a
+    /// reaper, and harmless on others. Never waits: any number of threads may poll, and each leaves
+    /// out the shards that another one drives. A poll in a handler finds nothing.
     pub fn poll(&self, budget: usize) -> Polled {
         self.trees.engine.poll_once(budget, &*self.trees)
     }
@@ -25,8 +25,8 @@ impl<T: Send + 'static> AckTracker<T> {
         self.trees.engine.keys.hash(key) | 1 << 31
     }
 
-    /// For models: how many chunks are on the first shard's ring, and which of them have their
-    /// memory.
+    /// For models: the number of chunks on the first shard's ring, and its chunks that have been
+    /// used since their memory went back.
     #[cfg(expiry_loom)]
     #[doc(hidden)]
     pub fn chunks(&self) -> (u32, Vec<u32>) {

@@ -27,7 +27,7 @@ use std::cell::RefCell;
 #[inline]
 pub fn edge() -> u64 {
     thread_local! {
-        /// And the process that has seeded it: the child of a fork has a copy.
+        /// The generator, and the process that has seeded it: the child of a fork has a copy.
         static GENERATOR: RefCell<(u32, SmallRng)> = RefCell::new(seeded());
     }
     let draw = |generator: &mut (u32, SmallRng)| loop {

@@ -1,4 +1,4 @@
-//! The errors of a tracker's calls, and what to do about each.
+//! The errors of a tracker's calls.
 
 use crate::error::converts;
 use crate::time::LifetimeError;

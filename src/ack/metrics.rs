@@ -95,7 +95,7 @@ snapshot! {
         refused: u64 as REFUSED = trees.engine.refusals();
         /// Time that the reaper has spent working, of all the time since the tracker was built.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(trees.engine.busy.get());
-        /// How often it has woken up.
+        /// How often the reaper has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = trees.engine.rounds.get();
         /// Panics of the handler that were caught, and of the clock on the reaper's thread.
         handler_panics: u64 as HANDLER_PANICS
@@ -145,7 +145,7 @@ pub struct InFlight {
 }
 
 impl<T: 'static> Trees<T> {
-    /// Calls `f` with every root that is in flight. Each is read consistently; together they are no
+    /// Calls `f` with every root in flight. Each is read consistently; together they are no
     /// snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.deadlines.clock().now();
@@ -158,7 +158,7 @@ impl<T: 'static> Trees<T> {
             let key = live.slot.fields().key.load(Ordering::Acquire);
             let owner = live.slot.fields().owner.load(Ordering::Acquire);
             let age = self.age(live.id, now);
-            // Unless the lease is the same afterwards, these may be of different occupants.
+            // Unless the lease is the same afterwards, key and owner may be of different occupants.
             let again = live.slot.lease();
             if again.generation() != lease.generation() || again.state() != lease.state() {
                 return;

@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`calls`] | the calls on one root |
-//! | [`batches`] | the calls on many |
+//! | [`batches`] | the calls on many roots |
 //! | [`drive`] | polls, for trackers without a reaper |
 //! | [`shutdown`] | shutdowns, blocking and async |
 //! | [`edge`] | random ids of edges |

@@ -86,7 +86,7 @@ impl<T: Send + 'static> AckTracker<T> {
     }
 }
 
-/// 34 years: the clock of every system can add that.
+/// 34 years, which the clock of every system can add.
 #[cfg(feature = "async")]
 const FAR: Duration = Duration::from_secs(1 << 30);
 
@@ -169,8 +169,8 @@ impl<T: Send + 'static> AckTracker<T> {
         }
     }
 
-    /// Drives a tracker without a reaper that shuts down. Returns `Some` when it is drained, or
-    /// `until` has come, and is closed.
+    /// Drives a tracker without a reaper that shuts down, and closes it when it is drained, or
+    /// `until` has come. Returns `Some` then.
     fn has_ended_by_hand(&self, until: Option<Instant>) -> Option<()> {
         let engine = &self.trees.engine;
         let Some(until) = until else {
@@ -183,7 +183,6 @@ impl<T: Send + 'static> AckTracker<T> {
 }
 
 impl<T: 'static> Shut for Trees<T> {
-    /// As [`AckTracker::shutdown`] with [`ShutdownMode::Cancel`].
     fn shut(&self, reaper: Option<&Reaping>) {
         self.engine.admission.refuse();
         self.deliver.target.close();

@@ -136,9 +136,9 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         }
     }
 
-    /// Derives a child from several tuples: it belongs to the trees of all of them, and all of
-    /// these wait for it. `None` if there are no parents. The parents must be of one tracker: the
-    /// child's is the first one's, and trees of another would never hear of it, and time out.
+    /// Derives a child from several tuples: it belongs to the trees of all of them, which all wait
+    /// for it. `None` if there are no parents. The parents must be of one tracker, the first one's:
+    /// trees of another would never hear of the child, and time out.
     ///
     /// ```
     /// # let tracker = expiry::AckTracker::builder().build_manual().unwrap();
@@ -169,8 +169,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         joined
     }
 
-    /// Takes another tuple's anchors over. Of two shares in one root, one with the XOR of both is
-    /// left.
+    /// Takes over another tuple's anchors. Two shares in one root become one, their XOR.
     fn absorb(&mut self, mut other: Self) {
         let anchors = other.first.take().into_iter().chain(other.more.drain(..));
         for anchor in anchors {
@@ -188,7 +187,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     }
 }
 
-/// A new edge from `parent`, remembered in it.
+/// A new edge from `parent`, added to its share.
 fn child(parent: &mut Anchor) -> Anchor {
     let share = edge();
     parent.share ^= share;
@@ -201,9 +200,8 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         self.first.iter().chain(&self.more).map(|anchor| anchor.root)
     }
 
-    /// It has been processed: settles its edge and registers its children's, in each of its trees.
-    ///
-    /// [`Ack::Completed`] if that completed any tree.
+    /// Acks this tuple, which has been processed: settles its edge and registers its children's, in
+    /// each of its trees. Returns [`Ack::Completed`] if that completed any tree.
     ///
     /// # Errors
     ///
@@ -227,7 +225,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         result
     }
 
-    /// It could not be processed: each of its trees fails at once.
+    /// Fails each of its trees at once: the tuple could not be processed.
     ///
     /// # Errors
     ///
@@ -282,7 +280,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         result
     }
 
-    /// The anchors; none are left.
+    /// Takes the anchors out.
     fn settle(&mut self) -> impl Iterator<Item = Anchor> {
         self.first.take().into_iter().chain(std::mem::take(&mut self.more))
     }

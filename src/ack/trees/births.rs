@@ -1,4 +1,4 @@
-//! When each root began, and the age of a root.
+//! Birth stamps: when each root began, and its age.
 
 use super::Trees;
 use crate::kit::panics::goes_on;
@@ -20,8 +20,8 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// `None` where the clock panics: the caller has ended the root, and delivers its outcome all
-    /// the same.
+    /// `None` if the clock panics: the caller has ended the root, and delivers its outcome all the
+    /// same.
     #[cold]
     fn age_now(&self, id: u32) -> Option<Duration> {
         goes_on(|| self.engine.deadlines.clock().now()).map(|now| self.age(id, now))
@@ -44,8 +44,7 @@ impl<T: 'static> Trees<T> {
         self.engine.deadlines.clock().now()
     }
 
-    /// Age of a live root. It is zero if the birth stamp comes from a later clock reading than
-    /// `now`.
+    /// Age of a live root: zero if its birth stamp comes from a later clock reading than `now`.
     pub(crate) fn age(&self, id: u32, now: u64) -> Duration {
         let spot = self.engine.slots.spot(id);
         let birth = spot.map_or(0, |spot| spot.note.load(Ordering::Relaxed));

@@ -9,8 +9,9 @@ use crate::sync::park::Backoff;
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// Ends every live root: the roots go to a shutdown that wants them returned, if there is one.
-    /// Then closes the channel, if the engine is closed and every outcome has been delivered.
+    /// Ends every live root. Its outcome is delivered, or goes to a shutdown that wants roots
+    /// returned. Then closes the channel, if the engine is closed and every outcome has been
+    /// delivered.
     pub(super) fn close_all(&self) {
         let returns = self.returned.is_wanted();
         let closed = self.engine.close(self, |ended, ()| {
@@ -34,9 +35,9 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// Waits until all threads that have ended roots have put the outcomes into the channel. A
-    /// thread inside a call of the user's code does not wait: it may be one of them. Returns
-    /// whether all have.
+    /// Waits until all threads that have ended roots have put the outcomes into the channel, and
+    /// returns whether they have. A thread inside a call of the user's code does not wait: it may
+    /// be one of them.
     fn have_delivered(&self) -> bool {
         let mut backoff = Backoff::new();
         let stripes = || self.engine.stripes();

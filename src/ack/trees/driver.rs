@@ -1,4 +1,4 @@
-//! What the driver asks of the trees.
+//! What the driver calls the trees for.
 
 use super::tree::Tree;
 use super::Trees;

@@ -24,7 +24,7 @@ pub(in crate::ack) struct Seen {
 
 impl<T: 'static> Trees<T> {
     /// Withdraws a root, or an early entry, that overlapped a shutdown. If this call ends it, it
-    /// was never tracked: then this gives the root's token back.
+    /// was never tracked, and this gives the root's token back.
     #[cold]
     pub(super) fn undo(
         &self,
@@ -45,7 +45,7 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// As [`undo`](Self::undo), of a root.
+    /// [`undo`](Self::undo) of a root.
     #[cold]
     pub(super) fn undo_root(
         &self,
@@ -60,15 +60,15 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Fails the root that was seen in flight, under whatever lease it has by now. Returns `false`
-    /// if that root has ended, or a shutdown will end it. A later root in its slot, even of the
-    /// same id, is left alone.
+    /// if that root has ended, or a shutdown will end it. Leaves alone a later root in its slot,
+    /// even of the same id.
     pub(in crate::ack) fn fail_seen(&self, seen: &Seen) -> bool {
         let Some(slot) = self.engine.slots.slot(seen.id) else {
             return false;
         };
         loop {
-            // The lease is read first, with Acquire: the key cannot be older than the lease's root.
-            // If it is a later root's, the swap of the lease fails.
+            // The lease is read first, with Acquire: the key is not older than the lease's root. If
+            // it is a later root's, the swap of the lease fails.
             let lease = slot.lease();
             let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()
@@ -88,8 +88,8 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// Fails a live root, unless it has another lease by now. Returns whether this call did; an
-    /// error if a shutdown will end the root, or the root's own init.
+    /// Fails a live root, unless its lease has changed. Returns whether this call did; an error if
+    /// a shutdown will end the root, or the root's own init.
     pub(super) fn fail_live(
         &self,
         live: Occupant<'_, Tree<T>>,
@@ -101,7 +101,7 @@ impl<T: 'static> Trees<T> {
             .map(|done| done.is_some())
     }
 
-    /// Ends a live root, unless it has another lease by now, and calls `finish` with it.
+    /// Ends a live root, unless its lease has changed, and calls `finish` with it.
     pub(super) fn end_live<'s, R>(
         &self,
         live: Occupant<'s, Tree<T>>,
@@ -109,8 +109,8 @@ impl<T: 'static> Trees<T> {
     ) -> Result<Option<R>, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _delivering = mine.frontend.undelivered.announce();
-            // This concerns issued roots, too: an operator's call may have found one in flight
-            // before its issuer has it.
+            // For issued roots, too: an operator's call may have found one before its issuer has
+            // it.
             if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);
             }
@@ -119,8 +119,8 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Finishes a root that this thread has ended: reads what it needs, frees the slot, and
-    /// delivers the outcome, with the token. Without a reason there is no outcome: the caller
-    /// returns the root, whose token it gets, or the entry was an early one.
+    /// delivers the outcome, with the token. Without a reason there is no outcome, and the caller
+    /// gets the token of a root; an early entry has none.
     pub(super) fn finish(
         &self,
         mine: &Mine,
@@ -131,8 +131,8 @@ impl<T: 'static> Trees<T> {
         self.finish_at(mine, ended, target, reason, None)
     }
 
-    /// As [`finish`](Self::finish), for a caller that knows the key of a chosen root, and its
-    /// position in the index bucket.
+    /// [`finish`](Self::finish) for a caller that knows the key of a chosen root, and its position
+    /// in its home.
     #[inline(always)] // with a reason known at compile time most of it falls away
     pub(super) fn finish_at(
         &self,
@@ -160,8 +160,8 @@ impl<T: 'static> Trees<T> {
         None
     }
 
-    /// As [`finish_at`](Self::finish_at), and returns the outcome, which the caller delivers.
-    /// Without a reason it returns the token.
+    /// [`finish_at`](Self::finish_at), but returns the outcome, which the caller delivers; without
+    /// a reason, the token.
     #[inline(always)]
     pub(super) fn outcome(
         &self,

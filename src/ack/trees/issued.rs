@@ -13,7 +13,7 @@ use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
 
-/// A root that has just been made live.
+/// A root that has just become live.
 #[derive(Clone, Copy)]
 pub(super) struct Issued<'a> {
     pub(super) root: u64,
@@ -51,9 +51,7 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Fills a slot and makes it live. The caller has yet to notify the driver, by
-    /// [`Engine::enforce_in`].
-    ///
-    /// [`Engine::enforce_in`]: crate::core::engine::Engine::enforce_in
+    /// `Engine::enforce_in`.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -88,7 +86,7 @@ impl<T: 'static> Trees<T> {
         ((mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
     }
 
-    /// A root that is live just now.
+    /// The root, if it is live just now.
     #[inline(always)]
     fn occupant(&self, root: Root) -> Option<Occupant<'_, Tree<T>>> {
         let id = IssuedId(root.0).slot();
@@ -101,8 +99,7 @@ impl<T: 'static> Trees<T> {
         live.then_some(Occupant { id, slot, lease })
     }
 
-    /// Withdraws a root that overlapped a shutdown. If this call ends the root, it was never
-    /// tracked.
+    /// Withdraws a root that overlapped a shutdown. If this call ends it, it was never tracked.
     #[cold]
     #[inline(never)]
     pub(super) fn undo_issued(&self, mine: &Mine, root: Root) -> Result<(), TokenError<T>> {
@@ -160,7 +157,7 @@ impl<T: 'static> Trees<T> {
         self.last_ack(root.0, Occupant { id, slot, lease }, target)
     }
 
-    /// Finishes the ack that made the word its target, and had seen `lease` before.
+    /// Finishes the ack that made the word its target.
     #[inline(never)] // keeps the others short
     fn last_ack(
         &self,
@@ -178,8 +175,7 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Ends an issued root whose word is its target. Returns `false` if another thread has ended
-    /// it.
+    /// Ends an issued root whose word is its target. Returns `false` if another thread has.
     ///
     /// The caller loaded the lease of `live` before the word became its target. It is this root's:
     /// a later occupant sets its word before its lease, so a thread that had seen that lease could
@@ -218,7 +214,7 @@ impl<T: 'static> Trees<T> {
         Ok(Done::Now)
     }
 
-    /// As [`fail_issued`](Self::fail_issued), but the caller delivers the outcome.
+    /// [`fail_issued`](Self::fail_issued), but the caller delivers the outcome.
     pub(crate) fn fail_undelivered(&self, root: Root) -> Result<Outcome<T>, AckError> {
         let failed = self.end_failed(root, None, |mine, ended, target, reason| {
             self.outcome(mine, ended, target, reason, None)

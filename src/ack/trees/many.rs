@@ -15,8 +15,8 @@ use crate::time::Lifetime;
 const GROUP: usize = 64;
 
 impl Trees<()> {
-    /// No other thread knows the roots before this returns, so one notice reports to the driver all
-    /// roots that lie in one block.
+    /// No other thread knows the roots before this returns, so one notice to the driver reports all
+    /// roots of one block.
     pub(crate) fn issue_many(
         &self,
         items: &[(u64, u64)],
@@ -26,7 +26,7 @@ impl Trees<()> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
-            // The driver has no notice of the roots from here on; they lie in the block of this
+            // The driver has no notice of the roots from here on, which lie in the block of this
             // header.
             let mut untold = into.len();
             let mut block: Option<&Header> = None;
@@ -60,9 +60,9 @@ impl Trees<()> {
         })
     }
 
-    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one block and
-    /// have one deadline. If the engine was shut down meanwhile, the roots that the shutdown has
-    /// seen stay in `into`, and the others go.
+    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one block and have
+    /// one deadline. If the engine was shut down meanwhile, `into` keeps only those that the
+    /// shutdown has seen.
     #[inline]
     fn tell_of(
         &self,
@@ -86,8 +86,8 @@ impl Trees<()> {
         all
     }
 
-    /// Puts a root that overlapped a shutdown into `into` if it was tracked: its outcome has been
-    /// delivered then.
+    /// Puts a root that overlapped a shutdown into `into` if it was tracked: then its outcome has
+    /// been delivered.
     #[cold]
     fn keep_tracked(&self, mine: &Mine, root: Root, into: &mut Vec<Root>) -> Result<(), AckError> {
         self.undo_issued(mine, root)?;
@@ -137,8 +137,8 @@ impl<T: 'static> Trees<T> {
         });
     }
 
-    /// Acks in groups: hashes the keys, fetches their index buckets, fetches the slots that these
-    /// name, and acks.
+    /// Acks in groups: hashes the keys, fetches their homes, fetches the slots that these name, and
+    /// acks.
     pub(crate) fn ack_chosen_many(
         &self,
         items: &[(u64, u64)],

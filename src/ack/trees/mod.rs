@@ -72,8 +72,7 @@ use crate::kit::target::Target;
 use crate::time::Lifetime;
 use std::sync::atomic::AtomicU64;
 
-/// One shard's part of a thread's counters. Its size is a power of two, so that an address is a
-/// shift.
+/// One shard's part of a thread's counters. Its size is a power of two: an address is a shift.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Counts {
@@ -144,8 +143,8 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Makes the error for a caller whose entry has no room, or comes after a shutdown. The former
-    /// is counted.
+    /// The error for a caller whose entry has no room, or comes after a shutdown. Counts the
+    /// former.
     #[cold]
     pub(super) fn refuse(&self, why: impl Into<AckError>) -> AckError {
         let why = why.into();
@@ -155,8 +154,7 @@ impl<T: 'static> Trees<T> {
         why
     }
 
-    /// The deadline of a root that begins now, and the clock reading that the deadline was derived
-    /// from.
+    /// The deadline of a root that begins now, and the clock reading that it comes from.
     #[inline(always)]
     pub(super) fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), AckError> {
         let (deadlines, default) = (&self.engine.deadlines, self.settings.timeout);
@@ -165,16 +163,16 @@ impl<T: 'static> Trees<T> {
             .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?)
     }
 
-    /// Refuses a timeout that a renewal cannot have. The caller checks before it looks for the
-    /// root: whether there is one makes no difference.
+    /// Refuses a timeout that a renewal cannot have, before the caller looks for the root: whether
+    /// there is one makes no difference.
     #[inline]
     pub(super) fn check(&self, timeout: Lifetime) -> Result<(), AckError> {
         self.engine.deadlines.nanos(timeout, self.settings.timeout)?;
         Ok(())
     }
 
-    /// The deadline that a renewal sets that has just looked at `lease`. `None` leaves the lease as
-    /// it is, and the renewal is done.
+    /// The deadline for a renewal that has just looked at `lease`; with `None` the lease stays, and
+    /// the renewal is done.
     #[inline]
     pub(super) fn renewed(
         &self,

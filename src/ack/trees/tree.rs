@@ -1,17 +1,16 @@
-//! What a tree keeps in its slot.
+//! [`Tree`]: what a root keeps in its slot.
 //!
 //! Every operation on a slot loads word, key and lease in this order. The claimer stores key, word
 //! and lease in this order, each with Release. So a thread that reads an occupant's word also reads
 //! that occupant's key, or a later one. It reads that occupant's lease, the free lease before it,
-//! or a later lease. If key or lease is a later occupant's, the swap of the word fails; and a free
-//! lease is not a live one. A thread may read the word of one occupant and the key of the next.
-//! Then it does not read the first one's lease: the claimer found that lease free before it stored
-//! the key.
+//! or a later lease. A free lease is not live; if key or lease is a later occupant's, the swap of
+//! the word fails. A thread may read the word of one occupant and the key of the next. Then it does
+//! not read the first one's lease: the claimer found that lease free before it stored the key.
 //!
 //! # The token
 //!
-//! Behind these words lies the root's token. Threads put it in and take it out, and none reads it
-//! in its slot.
+//! Behind these words lies the root's token. Threads put it in and take it out; none reads it
+//! there.
 //!
 //! * The thread that issues or inits the root puts the token in before it stores the lease. An init
 //!   that takes an early entry over puts it in between the swap to `INITING` and the XOR that marks
@@ -41,7 +40,7 @@ pub(crate) struct Tree<T> {
     pub(super) word: AtomicU64,
     /// The owner's number. The thread that ended the slot reads it, and operators' walks.
     pub(crate) owner: AtomicU64,
-    /// The token, which lies behind the others.
+    /// The token, behind the others.
     #[cfg(expiry_loom)]
     token: Place<T>,
     #[cfg(not(expiry_loom))]
@@ -122,11 +121,9 @@ impl<T: 'static> Tree<T> {
         unsafe { Self::token(slot).take() }
     }
 
-    /// Sets the word of a slot that the caller has claimed.
-    ///
-    /// A swap that was prepared against an earlier occupant may succeed until then; this store
-    /// overwrites it. Under loom this is a swap, too: loom does not know that a store comes after a
-    /// swap which read what the store's thread has seen.
+    /// Sets the word of a slot that the caller has claimed. A swap that was prepared against an
+    /// earlier occupant may succeed before; this store overwrites it. Loom needs a swap: it does
+    /// not know that a store comes after the swap that this thread has read.
     #[inline(always)]
     pub(crate) fn set_word(&self, word: u64) {
         #[cfg(not(expiry_loom))]
@@ -140,7 +137,7 @@ impl<T: 'static> Tree<T> {
 #[cfg(not(expiry_loom))]
 const _: () = assert!(crate::core::slot::units::<Tree<()>>() == 4);
 
-/// Word and lease of the occupant with this key, if its lease is in one of `states`, a set made by
+/// Word and lease of the occupant with this key, if its lease is in one of `states`, a
 /// [`set`](crate::core::lease::set).
 #[inline(always)]
 pub(super) fn read<T: 'static>(
@@ -157,7 +154,7 @@ pub(super) fn read<T: 'static>(
     (same && lease.is_in(states)).then_some((word, lease))
 }
 
-/// Fills a claimed slot, and publishes its lease; takes `token`, if there is one.
+/// Fills a claimed slot, with `token` if there is one, and publishes its lease.
 #[inline(always)]
 pub(super) fn occupy<'a, T: 'static>(
     vacant: Vacant<'a, Tree<T>>,

@@ -9,14 +9,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Number of roots that one thread is about to end, or has ended, and whose outcomes it has yet to
-/// deliver. Only that thread writes it. (A standard atomic also under loom, like the engine's
-/// counters.)
+/// deliver. Only that thread writes it. (A standard atomic also under loom.)
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(AtomicU64);
 
 impl Undelivered {
-    /// Announces that this thread is about to end a root and to deliver its outcome, until the
-    /// guard is dropped. The call comes before the swap that ends the root.
+    /// Announces, until the guard is dropped, that this thread is about to end a root and to
+    /// deliver its outcome. Called before the swap that ends the root.
     #[inline(always)]
     pub(super) fn announce(&self) -> Delivering<'_> {
         // One thread writes, so this need not be a read-modify-write.
@@ -24,9 +23,9 @@ impl Undelivered {
         Delivering(&self.0)
     }
 
-    /// Runs `f` after the outcome of the last announcement was delivered, and without it. `f` may
-    /// do anything, a shutdown included. Earlier announcements stand: `f` may run in a waker that
-    /// this thread calls while it has another outcome to deliver.
+    /// Runs `f`, which may do anything, a shutdown included, after the outcome of the last
+    /// announcement was delivered, and without that announcement. Earlier ones stand: `f` may run
+    /// in a waker that this thread calls while it has another outcome to deliver.
     #[cfg(feature = "async")]
     #[cold]
     pub(super) fn without_last(&self, f: impl FnOnce()) {

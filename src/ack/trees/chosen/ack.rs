@@ -31,8 +31,8 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// As [`ack_chosen_at`](Self::ack_chosen_at), for a root that is not where it most likely is,
-    /// or whose word another thread has just changed.
+    /// [`ack_chosen_at`](Self::ack_chosen_at) for a root that is not at its likeliest place, or
+    /// whose word another thread has just changed.
     #[cold]
     #[inline(never)]
     fn ack_anywhere(&self, key: Key<'_>, xor: u64) -> Result<Ack, AckError> {
@@ -96,11 +96,10 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Ends a chosen root whose word is its target. Returns `false` if another thread has ended it,
-    /// or will.
+    /// Ends a chosen root whose word is its target. Returns `false` if another thread has, or will.
     ///
-    /// A shutdown may have missed the root, which was not in the index yet. Its init, which is not
-    /// through, then finds the block closed and ends the root without an outcome.
+    /// A shutdown may have missed the root, which was not in the index yet. Its unfinished init
+    /// then finds the block closed and ends the root without an outcome.
     #[inline(always)]
     pub(super) fn complete_chosen(
         &self,

@@ -10,9 +10,9 @@ use crate::time::Lifetime;
 use std::time::Duration;
 
 impl<T: 'static> Trees<T> {
-    /// Makes an early entry, with the XOR of early acks; or with the culprit of an early failure,
-    /// as the `state` says. Returns `false` if the root, or another early entry of it, is there
-    /// already.
+    /// Makes an early entry with these `bits`: the XOR of early acks, or the culprit of an early
+    /// failure, as `state` says. Returns `false` if the root, or another early entry of it, is
+    /// there already.
     #[cold]
     pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
@@ -34,7 +34,7 @@ impl<T: 'static> Trees<T> {
                     Some((placed, _)) => {
                         self.enter(mine, &new, placed, &mut None).map(|entered| entered.ok())
                     }
-                    // The index may have the key already; then no room is needed.
+                    // No room is needed if the index has the key already.
                     None if refused != Refused::Closed && self.find_anywhere(key).is_some() => {
                         Ok(None)
                     }

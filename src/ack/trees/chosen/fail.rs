@@ -51,7 +51,7 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Puts the culprit into the word of an early entry that this thread has just failed. If the
-    /// root's init comes before that, or the entry expires, the outcome names no culprit.
+    /// root's init or the entry's expiry comes first, the outcome names no culprit.
     fn name_culprit(&self, found: &Found<'_, T>, mut failed: Lease, key: u64, by: u64) {
         let target = self.target(key, failed.generation());
         // Acquire, also where the swap fails: a thread that reads a later occupant's word reads no
@@ -61,8 +61,8 @@ impl<T: 'static> Trees<T> {
         let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {
             // The word is read first: if the lease is the same, so is the occupant. Acks that have
-            // seen the entry as merely early may still change the word. After this swap, their own
-            // swap fails.
+            // seen the entry as merely early may still change the word; after this swap, their own
+            // fails.
             let now = found.slot.lease();
             if now.generation() != failed.generation() || !now.is(State::EarlyFailed) {
                 return;

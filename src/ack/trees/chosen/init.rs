@@ -65,7 +65,7 @@ impl<T: 'static> Trees<T> {
         self.init_ended(who.0, new, xor, live)
     }
 
-    /// Ends a root that its init has just published: it has no edges, or the engine was shut down.
+    /// Ends a root that its init has just published, without edges or beside a shutdown.
     #[cold]
     #[inline(never)]
     fn init_ended(
@@ -87,8 +87,8 @@ impl<T: 'static> Trees<T> {
         Ok(())
     }
 
-    /// As [`init_key`](Self::init_key), for a key whose index bucket is full, a key that the
-    /// index has already, or a claim that was refused. The token is in the slot, if there is one.
+    /// [`init_key`](Self::init_key) for a key whose home is full, a key that the index has already,
+    /// or a refused claim. The token is in the placed slot, if there is one.
     #[inline(never)]
     fn init_anywhere<'a>(
         &'a self,
@@ -104,8 +104,8 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Inits a root, whose token is in `token` or in the slot that was placed. If this is refused,
-    /// it is in `token` again.
+    /// Inits a root whose token is in `token`, or in the placed slot. A refusal leaves it in
+    /// `token`.
     fn init_or_merge<'a>(
         &'a self,
         who: (&Mine, usize),
@@ -161,9 +161,9 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// Claims a slot and fills it, with the word that `word` makes of its target. Takes `token`, if
-    /// there is one. The slot belongs to this thread alone until the index has it. If no slot can
-    /// be claimed, `refused` says why.
+    /// Claims a slot and fills it, with `token` if there is one, and with the word that `word`
+    /// makes of its target. The slot belongs to this thread alone until the index has it. If no
+    /// slot can be claimed, `refused` says why.
     #[inline(always)]
     pub(super) fn place(
         &self,
@@ -184,7 +184,7 @@ impl<T: 'static> Trees<T> {
         Some((placed, spot.header))
     }
 
-    /// Publishes a placed slot in the index. An error within is the slot that the key has already.
+    /// Publishes a placed slot in the index. The inner error is the slot that the key has already.
     /// Unless the index has it now, this frees the placed slot, and a root's `token` is back.
     #[inline(never)]
     pub(super) fn enter<'a>(

@@ -1,7 +1,5 @@
-//! The init of a chosen root that has an early entry of acks or renewals.
-//!
-//! The init takes the entry over in place. Acks go on meanwhile: they commute with the init, which
-//! is one XOR of the word.
+//! The init of a chosen root that has an early entry. It takes the entry over in place. Acks go on
+//! meanwhile: they commute with the init, which is one XOR of the word.
 
 use super::{Found, New};
 use crate::ack::error::AckError;
@@ -12,8 +10,8 @@ use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// This thread has taken over the early entry `found` for the root `new`, whose part it puts
-    /// in. Returns the entry's target.
+    /// Puts the part of root `new` into the early entry `found`, which this thread has taken over.
+    /// Returns the entry's target.
     fn adopt(
         &self,
         mine: &Mine,
@@ -27,7 +25,7 @@ impl<T: 'static> Trees<T> {
         counts.early_merged.add(1);
         let target = self.target(new.key.id, found.lease.generation());
         if let Some(spot) = self.engine.slots.spot(found.id) {
-            // Relaxed: the lease publishes it, which is stored after it.
+            // Relaxed: the lease, which is stored after it, publishes it.
             spot.note.store(self.born(target, new.now), Ordering::Relaxed);
         }
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
@@ -39,8 +37,8 @@ impl<T: 'static> Trees<T> {
         target
     }
 
-    /// Ends the root `new` at its init: a failure came earlier, and its entry is `found`. Returns
-    /// as [`merge`](Self::merge).
+    /// Ends the root `new` at its init, because of an earlier failure with the entry `found`.
+    /// Returns as [`merge`](Self::merge).
     pub(super) fn merge_failed(
         &self,
         mine: &Mine,
@@ -62,9 +60,9 @@ impl<T: 'static> Trees<T> {
         Ok(true)
     }
 
-    /// Takes over the early entry `found`, for the root `new` with this `token`. Returns `false` if
-    /// the entry is gone, or has changed, and must be looked up again; an error if a shutdown will
-    /// end it, or the thread that made it. In both cases this leaves the token.
+    /// Takes over the early entry `found` for the root `new` with this `token`. Returns `false` if
+    /// the entry is gone, or has changed, and must be looked up again; an error if a shutdown, or
+    /// the thread that made it, will end it. In both cases `token` keeps the token.
     pub(super) fn merge(
         &self,
         mine: &Mine,
@@ -76,8 +74,8 @@ impl<T: 'static> Trees<T> {
         let New { key, deadline, .. } = *new;
         let slot = found.slot;
         let early = found.lease;
-        // The entry has the root's deadline from here on: a renewal that comes before the root is
-        // live moves that deadline.
+        // The entry has the root's deadline from here on: a renewal before the root is live moves
+        // that.
         let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
         let delivering = mine.frontend.undelivered.announce();

@@ -62,23 +62,23 @@ pub(super) struct Found<'a, T: 'static> {
     slot: Slot<'a, Tree<T>>,
     word: u64,
     lease: Lease,
-    /// The position of its word in its index bucket, or [`ANYWHERE`].
+    /// The position of its index word in its home, or [`ANYWHERE`].
     position: usize,
 }
 
 impl<'a, T: 'static> Found<'a, T> {
-    /// The root, by a lease that it had later.
+    /// The root by a later lease.
     fn by(&self, lease: Lease) -> Occupant<'a, Tree<T>> {
         Occupant { id: self.id, slot: self.slot, lease }
     }
 }
 
-/// A root's id that a caller chose, and where the index has it.
+/// A chosen root's id, and the index that has it.
 #[derive(Clone, Copy)]
 pub(in crate::ack::trees) struct Key<'a> {
     id: u64,
     pub(in crate::ack::trees) hash: u32,
-    /// The shard whose index it is.
+    /// The number of the index's shard.
     shard: usize,
     pub(in crate::ack::trees) index: &'a Index,
 }
@@ -93,7 +93,7 @@ pub(super) struct New<'a> {
 }
 
 impl<T: 'static> Trees<T> {
-    /// Looks whether slot `id` holds `key` right now. The index led to it, from this `position`.
+    /// The slot, if it holds `key` right now. The index led to it, from this `position`.
     #[inline(always)]
     pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_, T>> {
         let slot = self.engine.slots.slot(id)?;
@@ -125,7 +125,7 @@ impl<T: 'static> Trees<T> {
         self.find_at(candidate, key.id).or_else(|| self.find_anywhere(key))
     }
 
-    /// Looks whether the root is where it most likely is: the result of
+    /// The root, if it is at the likeliest place: the result of
     /// [`candidate`](crate::core::index::Index::candidate).
     #[inline(always)]
     pub(super) fn find_at(

@@ -21,17 +21,17 @@ impl<T: 'static> Trees<T> {
             };
             let lease = found.lease;
             let (timeout, done) = match lease.state() {
-                // An init that is under way keeps the deadline that it finds in the lease, and
-                // notifies the driver of it.
+                // An init under way keeps the deadline that it finds in the lease, and notifies the
+                // driver of it.
                 State::Live | State::Initing => (timeout, Done::Now),
                 State::Early | State::EarlyFailed | State::EarlyFailedBy => {
                     (self.early_timeout(), Done::Held)
                 }
                 _ => return self.late(found.id),
             };
-            // A look is a first one for a later root under this id, and for a root whose init has
-            // just taken its early entry over. If only the state changed, a lost swap was not lost
-            // to a renewal.
+            // A later root under this id, or a root whose init has just taken its early entry over,
+            // is looked at for the first time. If only the state changed, a swap was not lost to a
+            // renewal.
             let is_again = |(id, before, was): (u32, Lease, Done)| {
                 (id, was, before.generation()) == (found.id, done, lease.generation())
                     && before.with_state(lease.state()) != lease
