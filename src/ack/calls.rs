@@ -95,8 +95,7 @@ impl<T: Send + 'static> AckTracker<T> {
     ///
     /// # Errors
     ///
-    /// [`TokenError`] gives the token back, with the errors of
-    /// [`init_for`](AckTracker::init_for).
+    /// [`TokenError`] gives the token back, with the errors of [`init_for`](AckTracker::init_for).
     #[inline]
     pub fn init_with_token(
         &self,

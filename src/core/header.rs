@@ -19,8 +19,8 @@ pub(crate) struct Header {
 impl Header {
     /// Lets other threads own the block. Only its owner calls this.
     ///
-    /// Loom needs a swap: it does not know that a store comes after the swap that this thread has
-    /// read.
+    /// Loom needs a swap: it does not know that this store comes after another thread's swap that
+    /// has read what this thread has seen.
     pub(super) fn give_back(&self) {
         #[cfg(not(expiry_loom))]
         self.owned.store(false, Ordering::Release);

@@ -122,8 +122,8 @@ impl<T: 'static> Tree<T> {
     }
 
     /// Sets the word of a slot that the caller has claimed. A swap that was prepared against an
-    /// earlier occupant may succeed before; this store overwrites it. Loom needs a swap: it does
-    /// not know that a store comes after the swap that this thread has read.
+    /// earlier occupant may succeed before; this store overwrites it. Loom needs a swap, as in
+    /// `Header::give_back`.
     #[inline(always)]
     pub(crate) fn set_word(&self, word: u64) {
         #[cfg(not(expiry_loom))]

@@ -63,13 +63,12 @@ impl<const OWN: usize> Word<'_, OWN> {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// The slot of the first word that the header believes in, has this hash, and that `probe`
-    /// takes.
+    /// The slot of the first word with this hash that the header believes in and `probe` takes.
     ///
-    /// `header` is the header as read, and afterwards the one that the answer holds for. A word
-    /// that matches is believed only if the header, read again, still believes in it and has had no
-    /// publication since. Without that, a word that another thread has merely *reserved* could be
-    /// taken for the published one that was there before.
+    /// `header` is the header as read, and afterwards the one that the answer holds for. A match is
+    /// believed only if the header, read again, still believes in it and has had no publication
+    /// since. Otherwise a word that another thread has merely *reserved* could pass for the
+    /// published one before it.
     #[inline(always)]
     pub(super) fn look(
         &self,
