@@ -65,7 +65,6 @@ impl Deferred {
         self.head.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes the whole list.
     pub(crate) fn take(&self) -> Option<Chain> {
         // The load saves the swap for an empty list, as most are. A push that it misses comes after
         // it.

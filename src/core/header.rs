@@ -6,7 +6,6 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Header of one block. All zero: nothing in it expires.
 #[repr(C, align(16))]
 pub(crate) struct Header {
-    /// When something in the block next expires; see [`NextExpiration`].
     pub(crate) next: NextExpiration,
     /// The block after this one in its shard's inbox, plus one.
     pub(crate) link: AtomicU32,
@@ -68,7 +67,6 @@ const NEWS: u64 = 1;
 const LAST: u64 = u64::MAX >> 1;
 
 impl NextExpiration {
-    /// Nothing expires.
     pub(crate) fn never() -> Self {
         NextExpiration(AtomicU64::new(0))
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// Number of buckets.
 const BUCKETS: usize = 64;
 
 /// A histogram of how late expirations were seen after they were due: powers of two of nanoseconds.
@@ -47,7 +46,6 @@ impl fmt::Debug for Lateness {
 }
 
 impl Default for Lateness {
-    /// An empty one.
     fn default() -> Self {
         Lateness { counts: vec![0; BUCKETS] }
     }

@@ -61,7 +61,6 @@
 
 use crate::time::NEVER;
 
-/// Bits of a generation.
 pub(crate) const GENERATION_BITS: u32 = 16;
 const GENERATION_SHIFT: u32 = 8;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
@@ -205,13 +204,11 @@ impl Lease {
         self.0 & 15 == state as u64
     }
 
-    /// The same lease in another state.
     #[inline]
     pub(crate) fn with_state(self, state: State) -> Self {
         Lease(self.0 & !15 | state as u64)
     }
 
-    /// Whether the entry has been used since the last sweep.
     #[inline(always)]
     pub(crate) fn is_used(self) -> bool {
         self.0 & USED != 0

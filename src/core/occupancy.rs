@@ -65,7 +65,6 @@ impl<P: Payload> Vacant<'_, P> {
         self.spot.slot.set_lease(Lease::new(State::Dead, self.generation, 0));
     }
 
-    /// Makes the slot free again.
     #[cfg(feature = "async")]
     pub(super) fn free(self) {
         self.spot.slot.set_lease(Lease::free(self.generation));
@@ -174,7 +173,6 @@ impl<'a, P: Payload> Ended<'a, P> {
         self.lease
     }
 
-    /// Makes the slot free.
     #[inline(always)]
     pub(crate) fn free(self) {
         self.slot.set_lease(Lease::free(self.lease.generation()));

@@ -19,7 +19,6 @@ pub(crate) const CELLS: usize = if cfg!(expiry_loom) { 2 } else { 128 };
 /// How many blocks a thread opens before it has more than one cell for them.
 pub(crate) const ALONE: u64 = if cfg!(expiry_loom) { 3 } else { 64 };
 
-/// Slots in a chunk.
 pub(crate) const CHUNK: usize = BLOCK * CHUNK_BLOCKS;
 
 /// How many slots in a row a thread looks at before it asks for a better chunk.

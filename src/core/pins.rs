@@ -55,7 +55,6 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// The pinned thread's index.
     #[inline(always)]
     pub(crate) fn index(&self) -> &Holding {
         &self.index

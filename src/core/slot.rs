@@ -279,7 +279,6 @@ impl<'a, P: Payload> Slot<'a, P> {
 ///
 /// As [`ZeroValid`]; made by [`fields`].
 pub(crate) unsafe trait Fields: Payload + Sync {
-    /// The fields of a slot.
     fn of(slot: Slot<'_, Self>) -> &Self;
 }
 

@@ -145,7 +145,6 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// The origin for slot `id`.
     #[inline(always)]
     fn origin(&self, id: u32) -> Option<&Origin<P>> {
         // Shards are a power of two: with the lowest bit set the logarithm is the same, and known
@@ -292,12 +291,10 @@ impl<P: Payload> Slots<P> {
         self.segment(segment)?.notes.as_slice().get(at..at + BLOCK)
     }
 
-    /// The slots of a chunk.
     pub(crate) fn chunk(&self, chunk: usize) -> Option<Run<'_, P>> {
         self.run(chunk * CHUNK, CHUNK)
     }
 
-    /// The block headers of a chunk.
     pub(crate) fn headers(&self, chunk: usize) -> Option<&[Header]> {
         let (segment, at) = self.place(chunk);
         self.segment(segment)?.headers.as_slice().get(at * CHUNK_BLOCKS..(at + 1) * CHUNK_BLOCKS)

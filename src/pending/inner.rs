@@ -159,7 +159,6 @@ impl<T: 'static> Inner<T> {
         }
     }
 
-    /// One attempt to put a value in.
     #[inline(always)]
     fn enter(&self, value: T, timeout: Lifetime) -> Result<Place, (StoreError, T)> {
         self.engine.with_stripe(|mine, index| {

@@ -83,7 +83,6 @@ struct State {
     /// The waker of the loader's last poll, where its load is a future.
     #[cfg(feature = "async")]
     loader: Option<Waker>,
-    /// Number of the loader's polls.
     #[cfg(feature = "async")]
     polls: u64,
 }
@@ -196,7 +195,6 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Invalidates all flights.
     pub(crate) fn invalidate_all(&self) {
         if !self.are_there() {
             return;
@@ -210,7 +208,6 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Takes a flight out of the table, if it is there.
     fn take_out(&self, flight: &Arc<Flight<K, V>>) {
         let taken = match lock(self.part(flight.hash)).entry(flight.hash) {
             Entry::Occupied(there) if Arc::ptr_eq(there.get(), flight) => Some(there.remove()),
@@ -330,7 +327,6 @@ impl<K, V> Drop for Loading<'_, K, V> {
 }
 
 impl<K, V> Waiting<K, V> {
-    /// The flight that the caller waits for.
     pub(crate) fn flight(&self) -> Arc<Flight<K, V>> {
         self.flight.clone()
     }

@@ -52,7 +52,6 @@ impl Waker {
         let _ = self.sleeper.set(sleeper);
     }
 
-    /// Whether there is a thread to wake.
     pub(crate) fn is_set(&self) -> bool {
         self.sleeper.get().is_some()
     }

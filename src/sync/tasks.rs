@@ -120,7 +120,6 @@ impl WaitSet {
         true
     }
 
-    /// The task of that place waits no longer.
     pub(crate) fn deregister(&self, place: &mut Place) {
         let Some(task) = place.0.take() else {
             return;
@@ -138,7 +137,6 @@ impl WaitSet {
         self.registered.is_empty()
     }
 
-    /// Wakes all.
     #[cold]
     pub(crate) fn wake(&self) {
         self.abandoned.store(0, RELAXED);
@@ -298,7 +296,6 @@ impl WaiterQueue {
         }
     }
 
-    /// Wakes all.
     #[cold]
     pub(crate) fn wake_all(&self) {
         self.hand_out(ALL);

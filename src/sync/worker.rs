@@ -51,7 +51,6 @@ impl Worker {
         self.process != process::current() && !self.is_current()
     }
 
-    /// Whether the caller is this thread.
     pub(crate) fn is_current(&self) -> bool {
         self.thread.id() == thread::current().id()
     }

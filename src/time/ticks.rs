@@ -120,7 +120,6 @@ impl Ticks {
         (timeout <= self.longest_nanos()).then_some(timeout)
     }
 
-    /// The longest timeout that [`timeout`](Self::timeout) accepts.
     pub(crate) fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest_nanos())
     }

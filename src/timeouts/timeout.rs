@@ -65,7 +65,6 @@ impl<T: Deref<Target = Timeouts>, F> Timeout<T, F> {
         Timeout { future: future.into_future(), sleep: Sleep::fresh(timeouts, after) }
     }
 
-    /// The future pinned, and the time.
     #[inline(always)]
     fn project(self: Pin<&mut Self>) -> (Pin<&mut F>, &mut Sleep<T>) {
         // SAFETY: `future` is pinned with `self`: nothing moves it out or hands it out otherwise,

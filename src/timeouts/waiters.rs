@@ -153,7 +153,6 @@ impl Waiters {
         self.engine.with_stripe(|mine, _| self.engine.deadlines.due(&mine.deadlines, after.max(1)))
     }
 
-    /// Whether tick `due` has come.
     pub(super) fn is_over(&self, due: u64) -> bool {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }

@@ -40,7 +40,6 @@ pub(crate) struct Tree<T> {
     pub(super) word: AtomicU64,
     /// The owner's number. The thread that ended the slot reads it, and operators' walks.
     pub(crate) owner: AtomicU64,
-    /// The token, behind the others.
     #[cfg(expiry_loom)]
     token: Place<T>,
     #[cfg(not(expiry_loom))]

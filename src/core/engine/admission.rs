@@ -86,7 +86,6 @@ impl Room<'_> {
         self.kept += permits;
     }
 
-    /// Whether it keeps permits.
     #[inline(always)]
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept > 0
@@ -137,7 +136,6 @@ pub(crate) struct Admission {
     refusing: AtomicBool,
     /// New entries are refused, or the capacity is bounded.
     asks: AtomicBool,
-    /// The tasks that wait for room.
     #[cfg(feature = "async")]
     waiters: WaiterQueue,
     /// Number of tasks that threads owe a wake-up: they were pinned, or at a shard.
@@ -218,7 +216,6 @@ impl Admission {
         }
     }
 
-    /// Room for a call that puts an entry in.
     #[inline(always)]
     pub(crate) fn room(&self) -> Room<'_> {
         Room { admission: self, kept: 0, attempts: 0 }
@@ -336,7 +333,6 @@ impl Admission {
         }
     }
 
-    /// There is memory again.
     #[allow(clippy::unused_self)] // but for the event
     pub(super) fn has_memory(&self) {
         #[cfg(feature = "tracing")]
@@ -380,7 +376,6 @@ impl Door<'_> {
         self.0.waiters.register(place, waker, look)
     }
 
-    /// The task in that place waits no longer.
     pub(crate) fn deregister(self, place: &mut Place) {
         self.0.waiters.deregister(place);
     }

@@ -121,7 +121,6 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The ring of the shard that slot `id` lies in.
     fn ring_of(&self, id: u32) -> &Ring {
         &self.shards[self.shard_of(id)].ring
     }

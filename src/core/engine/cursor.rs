@@ -56,7 +56,6 @@ pub(super) struct Taken {
 }
 
 impl Cell {
-    /// The free slots of the block: a bit each; 0 if there are none.
     #[inline(always)]
     pub(super) fn free(&self) -> u64 {
         self.free.get()

@@ -43,7 +43,6 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// See [`Clock::pauses_in_suspend`].
     pub(crate) fn pauses_in_suspend(&self) -> bool {
         match self {
             Source::Default(clock) => clock.pauses_in_suspend(),
@@ -90,7 +89,6 @@ pub(crate) enum Precision {
 }
 
 impl Precision {
-    /// Ticks from the clock reading `start` on.
     pub(crate) fn ticks(self, start: u64) -> Ticks {
         match self {
             Precision::Interval(interval) => Ticks::new(start, interval),
@@ -143,7 +141,6 @@ impl LastDeadline {
 /// A thread's last deadlines. Written by one thread at a time.
 #[derive(Default)]
 pub(crate) struct LastDeadlines {
-    /// Last deadline of the default timeout.
     default: LastDeadline,
     /// Last deadline of the timeout that the caller gave last.
     own: LastDeadline,

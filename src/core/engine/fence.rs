@@ -39,7 +39,7 @@ use crate::core::header::Header;
 use crate::sync::asymmetric::Barrier;
 use crate::sync::{fence, AtomicBool, Ordering};
 
-/// The fence that the driver makes for both, and the flag of a shutdown.
+/// The driver's [`Barrier`], and the flag of a shutdown.
 pub(crate) struct Fence {
     /// Off in keyed stores.
     barrier: Barrier,

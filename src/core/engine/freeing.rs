@@ -57,7 +57,6 @@ pub(crate) struct Chain<'a, P: Payload> {
 }
 
 impl<'a, P: Payload> Chain<'a, P> {
-    /// A chain of one slot, and what its entry weighs.
     #[inline(always)]
     pub(crate) fn of(id: u32, slot: Slot<'a, P>, weight: u64) -> Self {
         Chain { first: id, last: (id, slot), slots: 1, weight }

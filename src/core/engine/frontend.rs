@@ -37,7 +37,6 @@ pub(crate) struct DueBlock<'a, P: Payload> {
     pub(crate) left: u32,
     /// When the driver looks at each slot again; `NEVER` if there is no need to.
     pub(crate) deadlines: [u64; BLOCK],
-    /// How many entries the driver has ended.
     pub(crate) ended: usize,
 }
 
@@ -58,7 +57,6 @@ impl Share {
         Share { budget: budget.max(1), until: None }
     }
 
-    /// Whether the time is over.
     pub(super) fn is_over(self) -> bool {
         self.until.is_some_and(|until| std::time::Instant::now() >= until)
     }

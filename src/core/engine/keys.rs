@@ -56,7 +56,6 @@ impl Keys {
         self.indexes.shard((hash >> 24) as usize)
     }
 
-    /// The index that has the keys of this hash.
     #[inline]
     pub(crate) fn index_of(&self, hash: u32) -> &Index {
         &self.indexes[self.shard_of_hash(hash)]

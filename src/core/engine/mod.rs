@@ -99,7 +99,6 @@ struct Instant<'p> {
 struct Work {
     share: Share,
     budget: usize,
-    /// Entries that it has ended.
     ended: usize,
 }
 
@@ -187,7 +186,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards.len()
     }
 
-    /// See [`Pins::pin`](super::pins::Pins::pin).
     #[inline(always)]
     pub(crate) fn pin(&self) -> Pin {
         self.reclaim.pins.pin()
@@ -205,7 +203,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.with_stripe(|mine, _| mine.refused.add(1));
     }
 
-    /// Number of entries that were refused.
     pub(crate) fn refusals(&self) -> u64 {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
@@ -218,12 +215,10 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[shard].lateness.add(late);
     }
 
-    /// How late what has expired in a shard was seen.
     pub(crate) fn lateness(&self, shard: usize) -> Lateness {
         self.shards[shard].lateness.read()
     }
 
-    /// How late what has expired was seen, in all shards.
     pub(crate) fn total_lateness(&self) -> Lateness {
         let mut sum = Lateness::default();
         for shard in 0..self.shards() {
@@ -243,7 +238,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[shard].ring.held() * CHUNK as u64
     }
 
-    /// Calls `f` with this thread's stripe and index.
     #[inline(always)]
     pub(crate) fn with_stripe<R>(&self, f: impl FnOnce(&Stripe<C>, usize) -> R) -> R {
         #[cfg(test)]
@@ -252,7 +246,6 @@ impl<P: Payload, C> Engine<P, C> {
         f(self.stripes.get(&index), index.number())
     }
 
-    /// The stripe of the pinned thread.
     #[inline(always)]
     pub(crate) fn mine<'a>(&'a self, pin: &'a Pin) -> &'a Stripe<C> {
         self.stripes.of(pin.index())
@@ -282,7 +275,7 @@ impl<P: Payload, C> Engine<P, C> {
         counts.map(|counts| counter(counts).get()).sum()
     }
 
-    /// All stripes that exist.
+    /// The store type's share of each stripe.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
     }

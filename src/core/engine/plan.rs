@@ -39,7 +39,6 @@ impl Plans {
         (block / CHUNK_BLOCKS, block % CHUNK_BLOCKS)
     }
 
-    /// The plan of a block, if there is one.
     #[inline]
     pub(super) fn get(&mut self, block: u32) -> Option<&mut Plan> {
         let (chunk, at) = Self::place(block);

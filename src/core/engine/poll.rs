@@ -133,7 +133,6 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// See [`Stalls::standing`](super::pause::Stalls::standing).
     fn standing_pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let caught_up = |shard: &Shard| self.deadlines.ticks().at(shard.caught_up.load(relaxed));

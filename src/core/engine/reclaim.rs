@@ -114,7 +114,6 @@ impl Waiting {
         self.batches.push(Batch { chains, wait, done });
     }
 
-    /// Whether a batch is in its first period.
     fn is_in_first(&self) -> bool {
         self.batches.iter().any(|batch| batch.wait.is_in_first())
     }

@@ -52,7 +52,6 @@ const SHUT: u32 = 1 << 31;
 
 /// One shard's ring.
 pub(super) struct Ring {
-    /// The number of the shard.
     shard: usize,
     /// Number of chunks in the ring.
     active: AtomicU32,
@@ -208,7 +207,6 @@ impl Ring {
         self.asked.swap(true, Ordering::AcqRel);
     }
 
-    /// Whether a thread has asked.
     pub(super) fn is_asked(&self) -> bool {
         // survives: `take_asked` swaps after it. In `wanted` the reader has changed the
         // announcement, AcqRel, after the asking thread did.
@@ -300,7 +298,6 @@ impl Ring {
         (tended, all_gone.then_some(active))
     }
 
-    /// The most chunks that there ever were.
     pub(super) fn peak(&self) -> u32 {
         // survives: the segment is loaded with Acquire, and a walk leaves out a chunk whose segment
         // it does not see. A thread that knows of an entry has read its chunk's `peak`.

@@ -8,7 +8,6 @@ use crate::core::threads::Counter;
 
 /// A thread's stripe. Written by one thread at a time; see [`core::threads`](crate::core::threads).
 pub(crate) struct Stripe<C> {
-    /// Where the thread looks for free slots.
     pub(super) cursor: Cursor,
     /// Number of slots that the thread has freed, in all shards. Every
     /// [`CHUNK`](crate::core::params::CHUNK) slots it asks whether memory can go back.
@@ -42,7 +41,6 @@ impl<C> Stripe<C> {
         }
     }
 
-    /// See [`Unreported::begin`].
     #[inline]
     pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
         self.unreported.begin(tick)

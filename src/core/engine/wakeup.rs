@@ -51,7 +51,6 @@ impl Wakeup {
         }
     }
 
-    /// Sets the reaper's thread.
     pub(crate) fn set_reaper(&self, reaper: Sleeper) {
         self.reaper.set(reaper);
         // The reaper may have gone to sleep before another thread could wake it.

@@ -119,7 +119,6 @@ impl Index {
         homes * HOME as u64 + homes.div_ceil(GROUP as u64) * OVER as u64
     }
 
-    /// The number of tables to be emptied.
     #[inline]
     pub(crate) fn tables_to_migrate(&self) -> usize {
         self.directory().len() - 1

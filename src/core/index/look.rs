@@ -47,7 +47,6 @@ pub(super) struct Word<'a, const OWN: usize = HOME> {
 }
 
 impl<const OWN: usize> Word<'_, OWN> {
-    /// The slot that the word names.
     #[inline(always)]
     fn slot(&self) -> u32 {
         slot_of(self.word)
@@ -154,13 +153,11 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// The slot that the word names.
     #[inline(always)]
     pub(crate) fn slot(&self) -> u32 {
         self.inner.slot()
     }
 
-    /// Position of the word in its home.
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
         self.inner.position
@@ -183,9 +180,7 @@ impl Candidate<'_> {
 /// thread unpins.
 #[derive(Clone, Copy)]
 pub(crate) struct Published {
-    /// The slot that it names.
     pub(crate) slot: u32,
-    /// Its position in its home.
     pub(crate) position: usize,
 }
 

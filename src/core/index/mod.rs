@@ -220,7 +220,6 @@ impl Index {
         self.oldest.store(table.cast_mut(), Ordering::Release);
     }
 
-    /// Starts fetching the home of `hash` into the cache.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u32) {
         super::prefetch_at(self.table(self.directory().youngest()).home_of(hash));

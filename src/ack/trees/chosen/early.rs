@@ -53,7 +53,6 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// The timeout of all early entries.
     pub(super) fn early_timeout(&self) -> Lifetime {
         Lifetime::After(Duration::from_nanos(self.settings.early_timeout))
     }
