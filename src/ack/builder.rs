@@ -131,8 +131,8 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses
         /// them all. Only roots chosen by callers can have any.
         early_capacity(early: usize) sets early_capacity = early as u64;
-        /// How long they may wait, from the first arrival on; further acks do not renew it, a reset
-        /// does.
+        /// How long they may wait, from the first arrival on. A reset renews it, further acks do
+        /// not.
         early_timeout(timeout: Duration) sets early_timeout = Some(timeout);
         /// The share of roots whose latency is taken, 0.0 to 1.0. A sampled root costs two exact
         /// clock readings more, about 40 ns.

@@ -63,8 +63,7 @@ impl<T: 'static> Deliver<T> {
         }
     }
 
-    /// Delivers an outcome, but wakes no task that waits at a channel: the caller does. Never
-    /// panics.
+    /// Delivers an outcome; the caller wakes tasks that wait at a channel. Never panics.
     #[inline(always)]
     pub(crate) fn tell(&self, outcome: Outcome<T>) {
         // A token that no receiver takes is dropped here.

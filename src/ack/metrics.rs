@@ -54,8 +54,7 @@ snapshot! {
         expired: u64 as EXPIRED sum expired;
         /// How many were cancelled by the shutdown.
         cancelled: u64 as CLOSED sum cancelled;
-        /// Acks, fails and resets that came after the end of their root, or for one that was never
-        /// issued.
+        /// Acks, fails and resets of roots that had ended, or that were never issued.
         late: u64 as LATE sum late;
         /// Inits that were refused because the root was in flight already.
         duplicate: u64 as DUPLICATE sum duplicate;
@@ -145,8 +144,7 @@ pub struct InFlight {
 }
 
 impl<T: 'static> Trees<T> {
-    /// Calls `f` with every root in flight. Each is read consistently; together they are no
-    /// snapshot.
+    /// Calls `f` with every root in flight: each read consistently, together no snapshot.
     fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
         let now = self.engine.deadlines.clock().now();
         self.engine.for_each(|live| {

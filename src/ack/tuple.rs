@@ -1,5 +1,4 @@
-//! Typed handles for tuples in one process: the compiler refuses a second ack, and an emit after
-//! the ack.
+//! Typed handles for tuples in one process: a second ack, or an emit after it, does not compile.
 
 use super::error::AckError;
 use super::outcome::{Ack, Root};
@@ -210,8 +209,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     pub fn ack(mut self) -> Result<Ack, AckError> {
         let mut result = Ok(Ack::Pending);
         for anchor in self.settle() {
-            // A share of zero (children that cancel out its own edge, one in 2^64) leaves nothing
-            // to do.
+            // A share of zero (children cancel out its own edge, one in 2^64) needs no ack.
             let acked = match self.tracker.borrow().ack(anchor.root, anchor.share) {
                 Err(AckError::ZeroEdge) => continue,
                 acked => acked,

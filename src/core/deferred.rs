@@ -46,8 +46,7 @@ impl Deferred {
                 Some(note) => note.set_link(next),
                 None => slot.set_link(lease.with_link(State::Dead, next)),
             }
-            // Release: the driver that takes the list finds the links, and the entry out of the
-            // index.
+            // Release: the driver finds the links, and the entry out of the index.
             match self.head.compare_exchange_weak(
                 head,
                 u64::from(first) + 1,
@@ -66,8 +65,7 @@ impl Deferred {
     }
 
     pub(crate) fn take(&self) -> Option<Chain> {
-        // The load saves the swap for an empty list, as most are. A push that it misses comes after
-        // it.
+        // The load saves the swap of an empty list, as most are. A push that it misses comes later.
         if self.is_empty() {
             return None;
         }

@@ -71,8 +71,7 @@ impl NextExpiration {
         NextExpiration(AtomicU64::new(0))
     }
 
-    /// Tick 0 would read as closed. Tick 1 stands for it: that is due no later than the first
-    /// advance.
+    /// Tick 0 would read as closed: tick 1, due no later than the first advance, replaces it.
     #[inline]
     fn urgency(tick: u64) -> u64 {
         (LAST - tick.clamp(1, LAST)) << 1
@@ -94,8 +93,8 @@ impl NextExpiration {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
         loop {
-            // AcqRel: Release publishes the slot's lease to `take` and `close`; Acquire sees what
-            // they did.
+            // AcqRel: Release publishes the lease to `take` and `close`; Acquire sees what they
+            // did.
             match self.0.compare_exchange_weak(
                 seen,
                 seen.max(urgency) | NEWS,
@@ -125,8 +124,7 @@ impl NextExpiration {
         self.0.load(Ordering::Acquire) | NEWS < Self::urgency(tick)
     }
 
-    /// Makes the next expiration at most `tick`, and leaves the dirty bit as it is. Only the driver
-    /// calls this.
+    /// Makes the next expiration at most `tick`; the dirty bit stays. Only the driver calls this.
     pub(crate) fn put_back(&self, tick: u64) {
         let urgency = Self::urgency(tick);
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -214,9 +212,8 @@ impl NextExpiration {
         Self::known(self.0.load(Ordering::Acquire))
     }
 
-    /// [`get`](Self::get) after a look at the stripes. By its stripe a thread that has notified the
-    /// driver publishes what it has reported. Loom does not see that edge: there this reads the
-    /// newest value.
+    /// [`get`](Self::get) after a look at the stripes, by which notifying threads publish what they
+    /// have reported. Loom does not see that edge: there this reads the newest value.
     pub(crate) fn get_told(&self) -> Option<u64> {
         if cfg!(expiry_loom) {
             // survives: stronger than needed: it is built for models only.

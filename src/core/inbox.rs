@@ -24,8 +24,8 @@ pub(crate) struct Inbox {
     head: AtomicU32,
 }
 
-/// Blocks that the driver has taken out and not yet looked at. They are still flagged, so no other
-/// chain links them.
+/// Blocks that the driver has taken and not yet looked at: still flagged, so no other chain has
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     next: u32,

@@ -50,8 +50,7 @@ mod imp {
     /// mapping would cost a system call, and a page at least.
     const SMALL: usize = 16 << 10;
 
-    /// Larger ones up to this size have all their pages at once: one call costs less than a fault
-    /// for each.
+    /// Larger ones up to this size get all pages at once: a call costs less than a fault for each.
     const FILLED: usize = 128 << 10;
 
     impl<T: ZeroValid> Zeroed<T> {
@@ -94,8 +93,7 @@ mod imp {
             Ok(zeroed)
         }
 
-        /// Asks the system for huge pages from now on, or for small ones only. A hint: it changes
-        /// speed and memory.
+        /// Asks the system for huge pages from now on, or for small ones only. A hint.
         pub(crate) fn use_huge_pages(&self, huge: bool) {
             #[cfg(target_os = "linux")]
             if let Some(map) = self.map.as_ref().filter(|map| map.len() >= HUGE) {
@@ -120,9 +118,8 @@ mod imp {
             unsafe { std::slice::from_raw_parts(self.at, self.length) }
         }
 
-        /// Makes all of `range` read as zeroes. The whole pages of a mapping in it go back to the
-        /// system, and the rest is zeroed in place; so is all of it where the platform has no such
-        /// call.
+        /// Makes all of `range` read as zeroes: whole pages of a mapping go back to the system, if
+        /// it has such a call, and the rest is zeroed in place.
         pub(crate) fn release(&self, range: Range<usize>) {
             #[cfg(target_os = "linux")]
             self.release_pages(range, page_size());

@@ -30,8 +30,7 @@ pub(crate) const HOME: usize = if cfg!(expiry_loom) { 1 } else { 7 };
 /// Index words in an overflow bucket: one cache line.
 pub(crate) const OVER: usize = if cfg!(expiry_loom) { 1 } else { 8 };
 
-/// How many keys may share all bits of their hash: a quarter of a home's words, its overflow
-/// buckets' included.
+/// How many keys may share all bits of their hash: a quarter of a home's words, overflow included.
 pub(crate) const ALIKE: usize = if cfg!(expiry_loom) { 3 } else { HOME + 1 };
 
 /// Homes that share an overflow bucket.
@@ -53,6 +52,5 @@ pub(crate) const SEGMENTS: usize = if cfg!(expiry_loom) { 4 } else { 20 };
 /// How many slots of a chunk are looked at to tell whether it has room: a quarter of them free.
 pub(crate) const SAMPLES: usize = 16;
 
-/// How many chunks are looked at from a ring's position on, and how many elsewhere, before one is
-/// added.
+/// How many chunks are looked at from a ring's position on, and elsewhere, before one is added.
 pub(crate) const LOOKS: u32 = if cfg!(expiry_loom) { 1 } else { 8 };

@@ -42,8 +42,7 @@ unsafe impl Send for Seat {}
 pub(crate) struct Pins {
     seats: Stripes<Seat>,
     domain: Collector,
-    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if a pinned thread kept it from
-    /// ending.
+    /// The wait of the last [`is_unobserved`](Self::is_unobserved), if that has not ended.
     asked: Exclusive<Option<Wait>>,
 }
 

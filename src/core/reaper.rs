@@ -1,5 +1,4 @@
-//! The reaper: a thread that drives an engine, or [several](crate::kit::reaper), and sleeps in
-//! between.
+//! The reaper: a thread that drives an engine, or [several](crate::kit::reaper), and sleeps.
 //!
 //! It sleeps until the earliest tick that any wheel knows of, and without a limit when there is
 //! none. A thread that sets an earlier one wakes it (`engine::wakeup`, W4, W10). The reaper does
@@ -48,8 +47,7 @@ impl Orders {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Orders the reaper to stop when nothing is left, or when `limit` has passed. The shortest
-    /// limit counts.
+    /// Orders a stop when nothing is left, or after `limit`, the shortest of which counts.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
@@ -99,8 +97,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long it leaves a store alone after a round in which the store's clock has panicked.
 const RECOVERY: Duration = Duration::from_millis(10);
 
-/// How long it sleeps at most where the store's clock counts a suspend of the machine, which the
-/// sleep does not count.
+/// The longest sleep if the store's clock, unlike the sleep, counts a suspend of the machine.
 const UNSEEN_SUSPEND: Duration = Duration::from_secs(1);
 
 /// What a store wants of its reaper after a [round](drive).
@@ -109,8 +106,7 @@ pub(crate) enum Next {
     Round,
     /// Another one when this has passed. No thread wakes the reaper before.
     Pause(Duration),
-    /// Another one when this has passed, if there is a limit, or when another thread wakes the
-    /// reaper.
+    /// Another one when this has passed, if limited, or when another thread wakes the reaper.
     Sleep(Option<Duration>),
     /// None: the reaper has been ordered to stop, and has closed the store.
     Stop,

@@ -1,7 +1,6 @@
 //! One value for each shard of an engine.
 
-/// The values of an engine's shards. An index counts modulo their number, a power of two, so each
-/// index names a shard.
+/// The values of an engine's shards. Their number is a power of two, which indices count modulo.
 pub(crate) struct Shards<T> {
     values: Box<[T]>,
     last: usize,

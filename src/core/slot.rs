@@ -182,8 +182,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         unsafe { &(*self.at).lease }
     }
 
-    /// The lease. Acquire pairs with the Release of the thread that published it: the payload is
-    /// there.
+    /// The lease. Acquire pairs with the Release of its publication: the payload is there.
     #[inline(always)]
     pub(crate) fn lease(self) -> Lease {
         Lease(self.word().load(Ordering::Acquire))
@@ -195,8 +194,7 @@ impl<'a, P: Payload> Slot<'a, P> {
         Lease(self.word().load(Ordering::Relaxed))
     }
 
-    /// The newest lease, by a read-modify-write: a thread that changes it later sees all that the
-    /// caller has done.
+    /// The newest lease, by a read-modify-write: later changers see what the caller has done.
     pub(crate) fn lease_in_order(self) -> Lease {
         Lease(self.word().fetch_add(0, Ordering::AcqRel))
     }
@@ -247,12 +245,10 @@ impl<'a, P: Payload> Slot<'a, P> {
         self.lease().is_held_twice()
     }
 
-    /// One of two holders lets go. Returns whether the other one had let go before: the caller then
-    /// owns the slot alone. A read-modify-write: of two holders that let go at once one is the
-    /// last.
+    /// One of two holders lets go. Returns whether the other had, so that the caller owns the slot
+    /// alone. A read-modify-write: of two holders that let go at once one is the last.
     pub(crate) fn let_go(self) -> bool {
-        // Release and Acquire: each holder's reads of the payload come before the other one's end
-        // of it.
+        // AcqRel: each holder's reads of the payload come before the other's end of it.
         let before = self.word().fetch_and(Lease::HELD_ONCE, Ordering::AcqRel);
         !Lease(before).is_held_twice()
     }

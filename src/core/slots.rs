@@ -17,10 +17,8 @@
 //! * A thread **owns** a block before it claims slots in it: one swap of the header's flag for 16
 //!   claims. While it owns the block, no other thread claims slots there, so its own claims are
 //!   plain stores. Ending (`X -> DEAD`) is a compare-and-swap on the lease: one winner.
-//! * Between claim and publication, and between end and `FREE`, the claimer and the winner alone
-//!   write the slot.
-//! * The store type says what else threads may do to an occupant: `ack::trees` for trees, `keyed`
-//!   for entries.
+//! * From claim to publication the claimer alone writes the slot, from end to `FREE` the winner.
+//! * The store type says what else threads may do to an occupant (`ack::trees`, `keyed`).
 //!
 //! # Giving memory back
 //!
@@ -107,11 +105,9 @@ pub(crate) struct Spot<'a, P: Payload> {
 
 copies!(Spot);
 
-/// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` belongs to shard
-/// `c % shards`.
+/// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` is of shard `c % shards`.
 pub(crate) struct Slots<P: Payload> {
-    /// By log2 of `chunk + shards`, which is lowest for segment 0: one load and one sum find a
-    /// slot.
+    /// By log2 of `chunk + shards`, lowest for segment 0: one load and one sum find a slot.
     origins: [Origin<P>; ORIGINS],
     /// The slots' origin again, for each of the first chunks: a look-up needs no logarithm.
     near: [AtomicPtr<Unit<P>>; NEAR],
@@ -147,14 +143,12 @@ impl<P: Payload> Slots<P> {
 
     #[inline(always)]
     fn origin(&self, id: u32) -> Option<&Origin<P>> {
-        // Shards are a power of two: with the lowest bit set the logarithm is the same, and known
-        // to exist.
+        // Not zero, so `| 1` leaves the logarithm as it is, and shows the compiler that it exists.
         let shifted = (id as usize / CHUNK + self.shards) | 1;
         self.origins.get(shifted.ilog2() as usize)
     }
 
-    /// Segment of a chunk, and its place there. Segment `k` starts at chunk `(S << k) - S`, with
-    /// `S` shards.
+    /// Segment and place of a chunk. With `S` shards, segment `k` starts at chunk `(S << k) - S`.
     #[inline]
     fn place(&self, chunk: usize) -> (usize, usize) {
         let shifted = chunk + self.shards;
@@ -312,8 +306,7 @@ impl<P: Payload> Slots<P> {
         let mut mapped = place.load(Ordering::Acquire);
         if mapped.is_null() {
             mapped = Box::into_raw(boxed(Segment::map(self.shards << segment, segment == 0)?)?);
-            // Release publishes the segment's fields; the loser's mapping was never touched and
-            // goes back.
+            // Release publishes the segment; the loser's mapping, never touched, goes back.
             if let Err(theirs) = place.compare_exchange(
                 std::ptr::null_mut(),
                 mapped,
@@ -358,8 +351,7 @@ impl<P: Payload> Slots<P> {
     /// [`leave`](Self::leave), it alone may claim slots there.
     pub(crate) fn own(&self, first: u32) -> Option<Free> {
         let header = self.header(first)?;
-        // Acquire pairs with the Release of the last owner: its claims, or the driver's zeroed
-        // memory and base.
+        // Acquire pairs with the last owner's Release: its claims, or zeroed memory and base.
         if header.owned.load(Ordering::Relaxed) || header.owned.swap(true, Ordering::AcqRel) {
             return None;
         }
@@ -400,8 +392,7 @@ impl<P: Payload> Slots<P> {
         }
     }
 
-    /// The next occupant's generation, for a free slot in a block with this base that the caller
-    /// owns.
+    /// The next occupant's generation, for a free slot in the caller's block with this base.
     #[inline(always)]
     pub(crate) fn occupancy(slot: Slot<'_, P>, base: u32) -> u32 {
         let last = slot.lease_relaxed();
@@ -441,9 +432,8 @@ impl<P: Payload> Slots<P> {
         }
         let starts_over = greatest >= (1 << GENERATION_BITS) - 1 - (1 << 10);
         if starts_over {
-            // Near the wrap the greatest generation need not be the latest, so generations start
-            // over. That leaves possible what the wrap does, but sooner for a slot that has had few
-            // occupants.
+            // Near the wrap the greatest generation need not be the latest, so they start over:
+            // what the wrap leaves possible comes sooner for a slot that has had few occupants.
             greatest = 0;
         }
         while_owned();

@@ -55,8 +55,7 @@ fn take() -> usize {
             let mut seen = word.load(Ordering::Relaxed);
             while seen != u64::MAX {
                 let bit = seen.trailing_ones();
-                // Acquire pairs with `give_back`: what the former owner wrote in its stripes is
-                // seen.
+                // Acquire pairs with `give_back`: the former owner's stripes are seen.
                 match word.compare_exchange(
                     seen,
                     seen | 1 << bit,
@@ -195,8 +194,7 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Its number. A copy may be another thread's number afterwards, so a stripe is looked up by
-    /// the [`Index`].
+    /// Its number, which may be another thread's later: stripes are looked up by the [`Index`].
     #[inline(always)]
     pub(crate) fn number(&self) -> usize {
         self.index
@@ -220,8 +218,7 @@ pub(crate) fn hold() -> Holding {
     }
 }
 
-/// The model checker's threads share one thread of the system, so each has its own index by its
-/// number in the model.
+/// A model's threads share one system thread: each has its own index by its number in the model.
 #[cfg(expiry_loom)]
 fn known() -> Option<Index> {
     loom::thread_local!(static NUMBER: usize = {
@@ -259,8 +256,8 @@ fn fresh_index() -> Index {
     Index { index: borrowed.0, _borrowed: Some(borrowed) }
 }
 
-/// One `T` per thread index, made when its thread first asks for it, never moved, and freed with
-/// the engine.
+/// One `T` per thread index, made on the thread's first request, never moved, freed with the
+/// engine.
 ///
 /// A stripe costs its own memory and a pointer. The pointers of the first [`NEAR`] indices lie in
 /// the array itself, so finding a stripe is one load. Those of higher indices lie in rows, each
@@ -292,8 +289,7 @@ const FAR: usize = 1;
 #[cfg(expiry_loom)]
 const LOOM_THREADS: usize = 4;
 
-/// Puts `fresh` where there was null. If another thread was first, takes `fresh` back and returns
-/// that thread's pointer.
+/// Puts `fresh` where there was null, or takes it back and returns the winner's pointer.
 pub(super) fn publish<P>(
     place: &AtomicPtr<P>,
     fresh: *mut P,

@@ -11,8 +11,7 @@ use std::mem::{align_of, size_of};
 /// that need one. With `STAY` the word [stays](Payload::NOTES_STAY).
 pub(crate) struct Owned<T, X, const STAY: bool = false>(PhantomData<fn() -> (T, X)>);
 
-// SAFETY: the accessors below read and write a `Place<T>`. A slot whose lease is `FREE` has no
-// payload.
+// SAFETY: the accessors below read and write a `Place<T>`, which is empty under a `FREE` lease.
 unsafe impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Payload for Owned<T, X, STAY> {
     const NOTES_STAY: bool = STAY;
     const SIZE: usize = Place::<T>::SIZE;
@@ -76,8 +75,7 @@ impl<T: 'static, X: ZeroValid + 'static, const STAY: bool> Slot<'_, Owned<T, X, 
     }
 }
 
-/// Where the value of a slot lies, or the pointer to it if its size or alignment exceeds
-/// [`LARGEST`].
+/// Where a slot's value lies, or a pointer to it if size or alignment exceeds [`LARGEST`].
 #[cfg(not(expiry_loom))]
 pub(crate) struct Place<T>(*mut u8, PhantomData<fn() -> T>);
 
@@ -163,9 +161,8 @@ mod cell {
     use crate::sync::Ordering;
     use loom::cell::UnsafeCell;
 
-    /// A value under loom, which checks that reads and the taking are in order. Loom interrupts a
-    /// thread only before atomic accesses: the second field makes such a place of each putting and
-    /// taking.
+    /// A value under loom, which checks the order of reads and the taking. Loom interrupts a thread
+    /// only at atomic accesses, so puts and takings access the second field.
     pub(crate) struct Place<T>(UnsafeCell<Option<T>>, AtomicU32);
 
     // SAFETY: as the slot's: shared access is by `value`, the others are the owner's. Each store

@@ -10,8 +10,7 @@
 //!  FREE -> DEAD           insert: the slot has had its last occupant, and is retired
 //! ```
 //!
-//! **Linearization points**: the store of the lease (insert), and the swap `LIVE -> DEAD` (all
-//! others).
+//! **Linearization points**: the store of the lease (insert), the swap `LIVE -> DEAD` (all others).
 //!
 //! # A ticket names one occupant
 //!
@@ -145,8 +144,7 @@ impl<T: 'static> Inner<T> {
         }
     }
 
-    /// The deadline of a value that comes in now: by the cheap clock if its lag is at most a 64th
-    /// of the timeout.
+    /// A new value's deadline: by the cheap clock if its lag is at most a 64th of the timeout.
     #[inline(always)]
     fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<u64, BadTimeout> {
         let deadlines = &self.engine.deadlines;
@@ -277,8 +275,7 @@ impl<T: 'static> Inner<T> {
         }
     }
 
-    /// For tests: gives each free slot of the first chunk this generation and round, as if it had
-    /// had so many occupants.
+    /// For tests: gives each free slot of the first chunk this generation and round.
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
         let ids = 0..crate::core::params::CHUNK as u32;

@@ -153,8 +153,7 @@ snapshot! {
         /// Values that went to the second queue of a full channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = inner.target.astray().0;
-        /// Values that were dropped: by [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver
-        /// was gone.
+        /// Values dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or without a receiver.
         undelivered: u64 as UNDELIVERED = inner.target.astray().1;
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that a pending table has

@@ -58,8 +58,7 @@ pub(super) struct Seal {
 impl Seal {
     pub(super) fn new(random: &mut impl RngCore) -> Self {
         let factor = random.next_u64() | 1;
-        // Newton: each step doubles the number of right bits, which is three at first for an odd
-        // factor.
+        // Newton: each step doubles the number of right bits, three of an odd `factor`.
         let step = |inverse: u64, _| {
             inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse)))
         };

@@ -7,8 +7,7 @@
 //! then only keeps the compiler from moving anything across it. The outcome is as if both had made
 //! a sequentially consistent fence, which is what the model checker is given.
 //!
-//! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; folly, seize and haphazard do the
-//! same.)
+//! (Dice, Huang, Yang: "Asymmetric Dekker Synchronization"; so do folly, seize and haphazard.)
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::OnceLock;

@@ -1,7 +1,6 @@
 //! A stand-in for crossbeam-epoch under loom. It orders what the real one orders, and no more.
 //!
-//! * A pin is a relaxed read-modify-write and a sequentially consistent fence; an unpin is a
-//!   release.
+//! * A pin is a relaxed read-modify-write and a SeqCst fence; an unpin is a release.
 //! * A grace period begins with such a fence. It waits for the pins that its thread sees after the
 //!   fence, and for no later pin. The real one may let a later reader pass its end, too.
 //! * The thread that ends it makes such a fence, reads those pins relaxed, and makes an acquire

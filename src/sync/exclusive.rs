@@ -9,8 +9,7 @@ use std::cell::UnsafeCell;
 /// A value guarded by a flag that is only ever *tried*.
 ///
 /// This is how a shard's wheel belongs to one driver at a time although any thread may call `poll`.
-/// A thread that finds the flag taken returns [`None`] instead of waiting, so no operation of the
-/// crate ever blocks on it.
+/// A thread that finds the flag taken gets [`None`]: no operation of the crate blocks on it.
 ///
 /// Orderings: the swap that takes the flag (`Acquire`) pairs with the store that gives it back
 /// (`Release`), so each owner sees all that the previous one did.
@@ -54,8 +53,7 @@ impl<T> Exclusive<T> {
             fn drop(&mut self) {
                 #[cfg(not(expiry_loom))]
                 self.0.store(0, Ordering::Release);
-                // Loom does not know that this comes after the swap of a thread that has found it
-                // taken.
+                // Loom does not order this after the swap of a thread that found it taken.
                 #[cfg(expiry_loom)]
                 self.0.swap(0, Ordering::Release);
             }

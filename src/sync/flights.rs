@@ -1,5 +1,4 @@
-//! Loads in flight: of several callers that want one key's value, one loads it, and the others
-//! wait.
+//! Loads in flight: of several callers that want one key's value, one loads, and the others wait.
 //!
 //! A *flight* is one load of one key. The caller that begins it is its loader, and the callers that
 //! come while it is in the table wait for its [`Outcome`]. The flight holds its outcome until the
@@ -91,8 +90,7 @@ struct State {
 pub(crate) enum Outcome<V> {
     Loaded(V),
     Failed(Arc<dyn Any + Send + Sync>),
-    /// The loader panicked, was cancelled, is parked, or has dropped its guard: a waiting caller
-    /// loads.
+    /// Its loader panicked, was cancelled or parked, or dropped its guard: a waiting caller loads.
     Abandoned,
 }
 
@@ -218,8 +216,7 @@ impl<K, V> Flights<K, V> {
         }
     }
 
-    /// Ends a flight, and wakes what waits. Gives the outcome back if the flight is over. The
-    /// caller is unpinned.
+    /// Ends a flight, and wakes all that wait. Gives the outcome back if it was over. Unpinned.
     fn end(&self, flight: &Arc<Flight<K, V>>, outcome: Outcome<V>) -> Result<(), Outcome<V>> {
         self.take_out(flight);
         let state = lock(&flight.state);
@@ -331,8 +328,7 @@ impl<K, V> Waiting<K, V> {
         self.flight.clone()
     }
 
-    /// Blocks this thread until the flight is over, or `until` has come. Returns whether it is
-    /// over.
+    /// Blocks until the flight is over, or `until` has come. Returns whether it is over.
     pub(crate) fn wait(&self, until: Option<Instant>) -> bool {
         let Flight { state, outcome, over, .. } = &*self.flight;
         let mut state = lock(state);

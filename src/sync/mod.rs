@@ -86,8 +86,7 @@ pub(crate) mod steps {
         }
     }
 
-    /// From here on, until the next such call, a thread yields at each step for which `stops` is
-    /// true.
+    /// From now until the next call, a thread yields at each step for which `stops` is true.
     pub(crate) fn stop_at(stops: impl Fn(&'static str) -> bool + 'static) {
         STOPS.set(Some(Rc::new(stops)));
     }

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 /// Where a store finds the thread to wake.
 ///
-/// A wake-up that comes before the sleep is not lost: `unpark` leaves a token that the next `park`
-/// consumes at once.
+/// A wake-up before the sleep is not lost: `unpark` leaves a token that the next `park` consumes.
 pub(crate) struct Waker {
     sleeper: OnceLock<Sleeper>,
 }

@@ -3,8 +3,7 @@
 //! The child never gets what another thread held at the fork: no thread is left to give it back. So
 //! a holder marks what it holds with its process.
 
-/// A number, not zero, that a process has and its parent has not. Costs one load after the first
-/// call.
+/// A number, not zero, that a process has and its parent has not. One load after the first call.
 #[cfg(all(target_os = "linux", not(miri), not(expiry_loom)))]
 #[inline]
 pub(crate) fn current() -> u32 {
@@ -39,8 +38,7 @@ mod imp {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-    /// A page that the system wipes in the child of a fork; null until made, or if the system does
-    /// not know how.
+    /// A page that the system wipes in a fork's child; null until made, or if it does not know how.
     pub(super) static PAGE: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
     /// The page's length. It may be less than the system's, not more.

@@ -41,8 +41,7 @@ impl<T> Stack<T> {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
-            // SAFETY: it comes from the box made here, and no other thread has it until it is
-            // pushed.
+            // SAFETY: from the box made here, which no other thread has before the push.
             unsafe { (*link).next = head };
         }
     }

@@ -38,8 +38,7 @@ const WOKEN: u32 = 1;
 /// The task waits no longer. Its registration is still on the stack, or in the queue.
 const ABANDONED: u32 = 2;
 
-/// After so many abandoned registrations a thread clears them away, and wakes tasks that wait among
-/// them.
+/// After so many abandoned registrations a thread clears them, and wakes waiting tasks among them.
 const MOST_ABANDONED: u32 = 16;
 
 /// One registration.
@@ -81,8 +80,7 @@ impl Drop for Task {
     }
 }
 
-/// The registration of a future or a stream; none at first. Its owner deregisters before it drops
-/// the place.
+/// The registration of a future or stream, or none. Its owner deregisters before dropping it.
 #[derive(Default)]
 pub(crate) struct Place(Option<Arc<Task>>);
 
@@ -197,9 +195,8 @@ pub(crate) struct WaiterQueue {
     fresh: Stack<Arc<Task>>,
     /// Tasks that found nothing after a wake-up, and registered again. They are next.
     returned: Stack<Arc<Task>>,
-    /// Tokens to hand out. The thread that raises this from zero serves the queue until it has
-    /// brought it back to zero. It hands out the other threads' tokens too, and no thread waits for
-    /// it.
+    /// Tokens to hand out. The thread that raises this from zero serves the queue until it is back
+    /// at zero, for other threads' tokens too: no thread waits for it.
     tokens: AtomicU64,
     queue: Exclusive<VecDeque<Arc<Task>>>,
     /// How many registrations in the queue are abandoned; about.
@@ -319,8 +316,7 @@ impl WaiterQueue {
         }
     }
 
-    /// Hands out tokens. Drops those for which no task waits: a task that registers from here on
-    /// looks again itself.
+    /// Hands out tokens, or drops them if no task waits: one that registers now looks again.
     fn serve(&self, queue: &mut VecDeque<Arc<Task>>, tokens: u64) {
         for task in self.returned.take() {
             queue.push_front(task);

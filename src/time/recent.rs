@@ -1,5 +1,4 @@
-//! A reading of the exact clock that is reused while the processor's counter says that it is
-//! recent.
+//! A reading of the exact clock, reused while the processor's counter says that it is recent.
 //!
 //! The kernel's own cheap clock (`CLOCK_MONOTONIC_COARSE`) will not do. It is as old as the last
 //! timer interrupt that was handled, and nothing bounds that. Where a hypervisor has taken away the
@@ -97,9 +96,8 @@ impl Recent {
     }
 }
 
-/// How far the counter goes in half of [`RECENT`], if it went `counts` in less than `elapsed`
-/// nanoseconds and the first reading of the clock took `width` counts. `None` if that is
-/// implausible.
+/// How far the counter goes in half of [`RECENT`], after `counts` in less than `elapsed` ns and a
+/// first reading that took `width` counts. `None` if that is implausible.
 fn measured(elapsed: u64, counts: u64, width: u64) -> Option<u64> {
     let half = RECENT / 2;
     if !WINDOW.contains(&elapsed) || width > counts / 8 {

@@ -1,5 +1,4 @@
-//! Timeouts of futures: on the engine that all stores share, under tokio or any other executor, or
-//! none.
+//! Timeouts of futures, on the engine that all stores share, under any executor or none.
 //!
 //! [`Timeouts`] is the store. [`Timeout`], [`Sleep`] and [`Interval`] are its futures; each borrows
 //! it, or owns an `Arc` of it, and needs only the waker that it is polled with. The process has a
@@ -168,8 +167,7 @@ snapshot! {
             = (0..waiters.engine.shards()).map(|shard| waiters.engine.held(shard)).sum();
         /// The most futures that may wait at once, if that is bounded.
         capacity: Option<u64> as CAPACITY = waiters.engine.admission.limit();
-        /// Polls that found no room for their deadline: the capacity was reached, or there was no
-        /// memory.
+        /// Polls that found no room for their deadline: no capacity, or no memory.
         refused: u64 as REFUSED = waiters.engine.refusals();
         /// How often a future was found pending, and its deadline registered.
         registered: u64 as INSERTED = waiters.sum(|counts| &counts.registered);
@@ -179,8 +177,7 @@ snapshot! {
         cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
         /// Timers that ended with the shutdown.
         closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
-        /// How late what fired was seen, beyond the rounding up to the interval; before its task
-        /// was woken.
+        /// How late fired deadlines were seen, beyond the rounding up, before the task was woken.
         lateness: Lateness as LATENESS = waiters.engine.total_lateness();
         /// Time that rounds of the reaper have taken, wakers included.
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(waiters.engine.busy.get());

@@ -22,8 +22,8 @@ enum State {
     /// It expires at this tick, and is registered until then, or until the furthest tick that a
     /// lease can express. `lease` and `id` are a [`Waiter`], side by side for size.
     Waiting { due: u64, lease: Lease, id: u32 },
-    /// It is registered, and ready at the next poll, for which the task that waits is woken: its
-    /// time was reset to zero.
+    /// It is registered, and ready at the next poll: its time was reset to zero, which wakes the
+    /// task.
     Past { lease: Lease, id: u32 },
     /// It has expired.
     Over,

@@ -1,5 +1,4 @@
-//! Entries that hold a waker: their registration, their end by the owner or the driver, and changes
-//! in between.
+//! Entries that hold a waker: registration, end by the owner or the driver, and changes.
 //!
 //! A waiter is a slot in state LIVE_ISSUED, below LIVE, with the two words of a [`Waker`] in it
 //! ([`Held`]). Its *owner* is the one future that has registered it. The owner keeps the slot's
@@ -114,8 +113,7 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     let held = slot.fields();
     let word = held.first.load(Ordering::Relaxed);
     let owner = held.second.load(Ordering::Relaxed);
-    // SAFETY: an entry's words are a waker's, put there once for each time that its lease becomes
-    // live.
+    // SAFETY: an entry's words are a waker's, put there each time that its lease becomes live.
     unsafe { Words(word, owner).into_waker() }
 }
 
@@ -157,8 +155,7 @@ impl Waiters {
         due <= self.engine.deadlines.ticks().at(self.engine.deadlines.now())
     }
 
-    /// Registers what takes `after` nanoseconds from now on. Also returns the tick at which it
-    /// expires.
+    /// Registers what takes `after` nanoseconds from now on, and returns the tick of its end.
     ///
     /// The order matters: a reading of the processor's counter waits for the read-modify-writes
     /// before it, and these for it. This finds the slot while those of the future, which has just
@@ -332,8 +329,7 @@ impl Waiters {
         Some(Waiter { lease, ..waiter })
     }
 
-    /// Ends an entry for its owner, unless it has ended: it is free at once, and its waker is
-    /// dropped.
+    /// Ends an entry for its owner, if it has not ended: it is free, and its waker dropped.
     #[inline]
     pub(super) fn cancel(&self, waiter: Waiter) {
         self.end(waiter, End::Cancelled);
@@ -377,8 +373,7 @@ impl Waiters {
         }
     }
 
-    /// Frees an entry that the driver, or a shutdown, has ended, and then wakes its task. Never
-    /// panics.
+    /// Frees an entry that the driver or a shutdown has ended, then wakes its task. Never panics.
     fn wake(&self, ended: Ended<'_, Held>, end: End) {
         let waker = self.free(ended, end);
         if caught(|| waker.wake()) {

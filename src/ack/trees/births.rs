@@ -20,15 +20,13 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// `None` if the clock panics: the caller has ended the root, and delivers its outcome all the
-    /// same.
+    /// `None` if the clock panics: the caller, which has ended the root, still delivers.
     #[cold]
     fn age_now(&self, id: u32) -> Option<Duration> {
         goes_on(|| self.engine.deadlines.clock().now()).map(|now| self.age(id, now))
     }
 
-    /// The birth stamp of a root with this target that begins `now`: an exact reading if its
-    /// latency will be reported.
+    /// Birth stamp of a root that begins `now`: an exact reading if its latency will be reported.
     #[inline(always)]
     pub(super) fn born(&self, target: u64, now: u64) -> u64 {
         if self.is_sampled(target) {

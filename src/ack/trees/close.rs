@@ -9,9 +9,8 @@ use crate::sync::park::Backoff;
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// Ends every live root. Its outcome is delivered, or goes to a shutdown that wants roots
-    /// returned. Then closes the channel, if the engine is closed and every outcome has been
-    /// delivered.
+    /// Ends every live root, and delivers its outcome or returns it to a shutdown that wants that.
+    /// Then closes the channel, if the engine is closed and every outcome has been delivered.
     pub(super) fn close_all(&self) {
         let returns = self.returned.is_wanted();
         let closed = self.engine.close(self, |ended, ()| {

@@ -1,5 +1,4 @@
-//! The end of a root: the thread whose swap of the lease ends the root frees the slot and delivers
-//! the outcome.
+//! The end of a root: the thread whose swap ends the lease frees the slot and delivers the outcome.
 
 use super::chosen::Key;
 use super::tree::Tree;
@@ -59,9 +58,8 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// Fails the root that was seen in flight, under whatever lease it has by now. Returns `false`
-    /// if that root has ended, or a shutdown will end it. Leaves alone a later root in its slot,
-    /// even of the same id.
+    /// Fails the root that was seen in flight, under whatever lease it has by now. `false` if that
+    /// root has ended, or a shutdown will end it. A later root in its slot is left alone.
     pub(in crate::ack) fn fail_seen(&self, seen: &Seen) -> bool {
         let Some(slot) = self.engine.slots.slot(seen.id) else {
             return false;
@@ -109,8 +107,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<Option<R>, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _delivering = mine.frontend.undelivered.announce();
-            // For issued roots, too: an operator's call may have found one before its issuer has
-            // it.
+            // Also issued roots: an operator's call may have found one before its issuer.
             if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);
             }
@@ -131,8 +128,7 @@ impl<T: 'static> Trees<T> {
         self.finish_at(mine, ended, target, reason, None)
     }
 
-    /// [`finish`](Self::finish) for a caller that knows the key of a chosen root, and its position
-    /// in its home.
+    /// [`finish`](Self::finish), given the key of a chosen root and its position in its home.
     #[inline(always)] // with a reason known at compile time most of it falls away
     pub(super) fn finish_at(
         &self,
@@ -160,8 +156,7 @@ impl<T: 'static> Trees<T> {
         None
     }
 
-    /// [`finish_at`](Self::finish_at), but returns the outcome, which the caller delivers; without
-    /// a reason, the token.
+    /// [`finish_at`](Self::finish_at), but returns the outcome, or without a reason the token.
     #[inline(always)]
     pub(super) fn outcome(
         &self,

@@ -50,8 +50,7 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Fills a slot and makes it live. The caller has yet to notify the driver, by
-    /// `Engine::enforce_in`.
+    /// Fills a slot and makes it live. The caller then notifies the driver by `Engine::enforce_in`.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -138,8 +137,7 @@ impl<T: 'static> Trees<T> {
             if key != root.0 || !lease.is(State::LiveIssued) {
                 return self.late(id);
             }
-            // AcqRel: Release publishes what this thread did for its tuple to the thread that
-            // completes the tree.
+            // AcqRel: Release publishes this thread's work to the thread that completes the tree.
             match slot.fields().word.compare_exchange(
                 word,
                 word ^ xor,

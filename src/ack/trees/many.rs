@@ -10,13 +10,11 @@ use crate::core::lease::IssuedId;
 use crate::error::TokenError;
 use crate::time::Lifetime;
 
-/// About as many cache misses as a core can have outstanding, and some more: a tree's acks often
-/// come together.
+/// As many cache misses as a core can have outstanding, and some more: a tree's acks come together.
 const GROUP: usize = 64;
 
 impl Trees<()> {
-    /// No other thread knows the roots before this returns, so one notice to the driver reports all
-    /// roots of one block.
+    /// No other thread knows the roots yet, so one notice reports all roots of one block.
     pub(crate) fn issue_many(
         &self,
         items: &[(u64, u64)],
@@ -26,8 +24,7 @@ impl Trees<()> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
-            // The driver has no notice of the roots from here on, which lie in the block of this
-            // header.
+            // The driver has no notice yet of the roots from here on, all of this block.
             let mut untold = into.len();
             let mut block: Option<&Header> = None;
             for &(xor, owner) in items {
@@ -60,9 +57,8 @@ impl Trees<()> {
         })
     }
 
-    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one block and have
-    /// one deadline. If the engine was shut down meanwhile, `into` keeps only those that the
-    /// shutdown has seen.
+    /// Notifies the driver of the roots in `into` from `untold` on, of one block and one deadline.
+    /// If the engine was shut down meanwhile, `into` keeps those that the shutdown has seen.
     #[inline]
     fn tell_of(
         &self,
@@ -86,8 +82,7 @@ impl Trees<()> {
         all
     }
 
-    /// Puts a root that overlapped a shutdown into `into` if it was tracked: then its outcome has
-    /// been delivered.
+    /// Puts a root beside a shutdown into `into` if it was tracked, and so has had its outcome.
     #[cold]
     fn keep_tracked(&self, mine: &Mine, root: Root, into: &mut Vec<Root>) -> Result<(), AckError> {
         self.undo_issued(mine, root)?;
@@ -137,8 +132,7 @@ impl<T: 'static> Trees<T> {
         });
     }
 
-    /// Acks in groups: hashes the keys, fetches their homes, fetches the slots that these name, and
-    /// acks.
+    /// Acks in groups: hashes the keys, fetches their homes, then the slots, and acks.
     pub(crate) fn ack_chosen_many(
         &self,
         items: &[(u64, u64)],

@@ -143,8 +143,7 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// The error for a caller whose entry has no room, or comes after a shutdown. Counts the
-    /// former.
+    /// The error of a caller without room, which this counts, or of one after a shutdown.
     #[cold]
     pub(super) fn refuse(&self, why: impl Into<AckError>) -> AckError {
         let why = why.into();
@@ -171,8 +170,7 @@ impl<T: 'static> Trees<T> {
         Ok(())
     }
 
-    /// The deadline for a renewal that has just looked at `lease`; with `None` the lease stays, and
-    /// the renewal is done.
+    /// The deadline that a renewal of `lease` sets; with `None` the lease stays as it is.
     #[inline]
     pub(super) fn renewed(
         &self,

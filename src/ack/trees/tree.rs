@@ -9,8 +9,7 @@
 //!
 //! # The token
 //!
-//! Behind these words lies the root's token. Threads put it in and take it out; none reads it
-//! there.
+//! Behind these words lies the root's token. Threads put it in and take it out; none reads it.
 //!
 //! * The thread that issues or inits the root puts the token in before it stores the lease. An init
 //!   that takes an early entry over puts it in between the swap to `INITING` and the XOR that marks
@@ -62,8 +61,7 @@ unsafe impl<T> ZeroValid for Tree<T> {
     }
 }
 
-// SAFETY: the payload is the struct, and behind it a `Place<T>`, which is empty while the lease is
-// `FREE`.
+// SAFETY: the payload is the struct, and then a `Place<T>`, empty while the lease is `FREE`.
 unsafe impl<T: 'static> Payload for Tree<T> {
     const SIZE: usize = Self::TOKEN + Place::<T>::SIZE;
     const ALIGN: usize = if Place::<T>::ALIGN > 8 { Place::<T>::ALIGN } else { 8 };

@@ -21,8 +21,7 @@ impl<T: 'static> Trees<T> {
     #[inline(always)]
     pub(super) fn target(&self, key: u64, generation: u32) -> u64 {
         let [a, b, c, _] = self.settings.secrets;
-        // The generation is shifted above the bits that a multiplication leaves alone, and below
-        // the top ones.
+        // The generation goes above the bits that a multiplication leaves alone, not to the top.
         fold(key ^ a, (b ^ c ^ u64::from(generation) << 24) | 1)
     }
 

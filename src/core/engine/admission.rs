@@ -129,8 +129,7 @@ impl Drop for Room<'_> {
 pub(crate) struct Admission {
     /// The largest number of slots in use, if that is bounded.
     limit: Option<std::sync::atomic::AtomicU64>,
-    /// How many more slots may be in use, if that is bounded. Signed: negative while there is a
-    /// debt.
+    /// How many more slots may be in use, if that is bounded; negative while there is a debt.
     permits: Option<CachePadded<AtomicU64>>,
     /// New entries are refused.
     refusing: AtomicBool,
@@ -310,8 +309,7 @@ impl Admission {
         }
     }
 
-    /// Waits until `done` finds something. It asks at first, and after each
-    /// [`parted`](Self::parted).
+    /// Waits until `done` finds something. It asks at first, and after each `parted`.
     #[cfg(feature = "async")]
     pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
         self.parting.until(done)
@@ -365,8 +363,7 @@ impl Door<'_> {
         has_room.then_some(Ok(()))
     }
 
-    /// Registers the task in that place, and looks again. If that finds something, the task waits
-    /// no longer.
+    /// Registers the task in that place, and looks again. Deregisters it if that finds something.
     pub(crate) fn register(self, place: &mut Place, waker: &Waker) -> Option<Result<(), Closed>> {
         // Either this comes after the read-modify-write of a thread that frees a slot, and finds
         // it; or before, and that thread finds the task waiting.

@@ -22,8 +22,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// `needs_room` unless the caller has the entry's permits: from a [`Room`](super::Room), or of
     /// the entry whose place it takes.
     ///
-    /// (Not a `Result`: the compiler would take its layout apart into bytes and put it together
-    /// again.)
+    /// (Not a `Result`: the compiler would take its layout apart and put it together again.)
     #[inline(always)]
     pub(crate) fn claim(
         &self,
@@ -113,8 +112,8 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// Called when the thread owns a block less in the chunk of slot `id`. If that chunk is off the
-    /// ring, it may now be empty.
+    /// Called when the thread owns a block less in the chunk of slot `id`, which may be off the
+    /// ring.
     fn leave_chunk(&self, id: u32) {
         if self.ring_of(id).leave(self.slots.local_chunk(id)) {
             self.tend_soon();

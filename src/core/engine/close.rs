@@ -122,8 +122,7 @@ impl<P: Payload, C> Engine<P, C> {
                 let mut live = Occupant { id, slot, lease: slot.lease() };
                 while live.lease.state().expires() || live.lease.is(State::Closing) {
                     let Some(hold) = frontend.may_end(&live) else {
-                        // The slot is not published yet: its claimer finds the block closed, and
-                        // ends it.
+                        // Not published yet: the claimer finds the block closed, and ends it.
                         break;
                     };
                     match live.end() {

@@ -132,8 +132,7 @@ impl Cursor {
         }
     }
 
-    /// [`cell`](Self::cell) for a block that is about to be opened: the time to add cells, or to
-    /// change their range.
+    /// [`cell`](Self::cell) for a block about to be opened: the time to change the cells.
     pub(super) fn cell_to_fill(&self, ahead: u64) -> &Cell {
         let range = ahead >> self.shift.get();
         if self.more.get().is_none() {
@@ -240,8 +239,7 @@ impl Cursor {
         seen >= LONG_WALK && found * 5 < seen
     }
 
-    /// Gives back the blocks outside the chunk that the thread has walked through. Calls `left`
-    /// with each.
+    /// Gives back the blocks outside the chunk just walked through. Calls `left` with each.
     pub(super) fn leave_behind<P: Payload>(&self, slots: &Slots<P>, left: impl Fn(u32)) {
         for cell in self.more.get().into_iter().flat_map(|more| more.iter()) {
             if cell.first().is_some_and(|first| !self.is_here(first)) {

@@ -112,8 +112,8 @@ impl From<LifetimeError> for BadTimeout {
     }
 }
 
-/// The last deadline of a timeout (in nanoseconds), and the clock readings for which it holds: the
-/// first, and their number.
+/// The last deadline of a timeout, and the first clock reading for which it holds, with their
+/// number.
 #[derive(Default)]
 struct LastDeadline {
     after: Counter,
@@ -372,8 +372,7 @@ impl Deadlines {
         }
     }
 
-    /// The deadline of a timeout by an exact reading, with the coarse one's lag added all the same.
-    /// `None` for never.
+    /// A timeout's deadline by an exact reading, with the coarse one's lag added. `None` for never.
     #[cold]
     pub(super) fn exact_deadline(&self, timeout: Lifetime, default: Option<u64>) -> Option<u64> {
         let now = self.now();

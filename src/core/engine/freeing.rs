@@ -1,5 +1,5 @@
-//! Freeing: what becomes of slots that have ended, at once or when no thread can be looking at
-//! them ([`super::reclaim`]).
+//! Freeing: slots that have ended, at once or when no thread can be looking at them
+//! ([`super::reclaim`]).
 //!
 //! Only a driver of its own store drops a payload: the reaper, a thread in `poll` or in a shutdown,
 //! the caller of `flush`, or a call that has to drive the store itself (the store is full, or the
@@ -7,10 +7,9 @@
 //! need no drop, a thread that has ended many entries does the driver's part itself: so a store
 //! that nothing drives reuses its slots too.
 //!
-//! **What waits is bounded.** If drops take so long that more than [`BACKLOG`] payloads wait, each
-//! thread that ends entries drops some, twice as many as it ends: slow drops slow down the threads
-//! that cause them. So it is also if the capacity is bounded, and what waits weighs more than a
-//! quarter of the bound.
+//! **What waits is bounded.** If drops take so long that more than [`BACKLOG`] payloads wait, or
+//! more than a quarter of a bounded capacity, each thread that ends entries drops some, twice as
+//! many as it ends: slow drops slow down the threads that cause them.
 
 use super::reclaim::{Done, Mine};
 use super::wakeup::AT_ONCE;
@@ -40,15 +39,13 @@ const SOME: u64 = 64;
 /// Number of payloads that may wait before the threads that end entries drop some.
 const BACKLOG: u64 = 4096;
 
-/// What waits in a store of bounded capacity may weigh this much, or a quarter of the bound if that
-/// is more.
+/// A store of bounded capacity may have this much waiting, or a quarter of the bound if more.
 const FEW: u64 = 16;
 
 /// Number of payloads that such a thread drops at a time: twice what it ends meanwhile.
 const SHARE: usize = 128;
 
-/// Slots that the caller has ended, whose words are out of the index. Each is linked to the one
-/// added before it.
+/// Slots that the caller has ended and taken out of the index, each linked to the one added before.
 pub(crate) struct Chain<'a, P: Payload> {
     first: u32,
     last: (u32, Slot<'a, P>),
@@ -88,8 +85,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.freed(stripe)
     }
 
-    /// Counts a freed slot; this thread is not pinned. Returns whether it is time to ask if memory
-    /// can go back.
+    /// Counts a freed slot, unpinned. Returns whether it is time to ask if memory can go back.
     #[inline]
     pub(crate) fn freed(&self, stripe: &Stripe<C>) -> bool {
         self.admission.give_back(1);
@@ -99,8 +95,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.ended(stripe, 1)
     }
 
-    /// Counts `n` ended entries, whose permits are the caller's. Returns as [`freed`](Self::freed)
-    /// does.
+    /// Counts `n` ended entries, without their permits. Returns as [`freed`](Self::freed) does.
     #[inline]
     pub(crate) fn ended(&self, stripe: &Stripe<C>, n: u64) -> bool {
         stripe.ended.add(n);
@@ -168,8 +163,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.admission.limit().is_some_and(|limit| dead > (limit / 4).max(FEW))
     }
 
-    /// Hands over a slot with its payload, which the index has never named. Its permits are the
-    /// caller's.
+    /// Hands over a slot with its payload, which the index never named, without its permits.
     #[cold]
     pub(crate) fn abandon(&self, stripe: &Stripe<C>, ended: Ended<'_, P>, weight: u64) {
         ended.slot().set_lease(ended.lease().ended());
@@ -222,8 +216,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.reclaim(tick, true, Share::of(budget), frontend);
     }
 
-    /// Does the driver's part until all that was handed over before is free, for at most `limit`.
-    /// Returns whether it is.
+    /// Does the driver's part until all handed over before is free: true, or false after `limit`.
     pub(crate) fn flush(&self, limit: Duration, frontend: &impl Frontend<P>) -> bool {
         let begun = Instant::now();
         let mut before = None;
@@ -247,9 +240,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Frees what has waited long enough, if that is wanted at `tick`, or `at_once`; no more slots
-    /// than the share's budget. Returns whether there is more to do at once. Unpinned, away from
-    /// every shard.
+    /// Frees what has waited long enough, if that is wanted at `tick`, or `at_once`, within the
+    /// share's budget. Returns whether there is more to do. Unpinned, away from every shard.
     pub(super) fn reclaim(
         &self,
         tick: u64,

@@ -1,5 +1,4 @@
-//! What an engine and its store type hand each other, and the calls that the engine makes of the
-//! store type ([`Frontend`]).
+//! What an engine and its store type hand each other, and the engine's calls to it ([`Frontend`]).
 
 use super::{Pin, Precision, Source};
 use crate::core::lease::Lease;
@@ -43,8 +42,7 @@ pub(crate) struct DueBlock<'a, P: Payload> {
 /// How much a round may do.
 #[derive(Clone, Copy)]
 pub(crate) struct Share {
-    /// Steps of work: blocks, cascades, index words, expired entries. What they do not cover stays
-    /// in its shard.
+    /// Steps of work: blocks, cascades, index words, expired entries. The rest stays in its shard.
     pub(crate) budget: usize,
     /// When other stores that wait for this thread get it back. The round looks at the time after
     /// each block of a store whose handler it calls, and otherwise after every few blocks.
@@ -78,9 +76,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
-    /// Whether the driver may end this slot. `None` if the slot is not yet published: its claimer
-    /// still owns it, and calls [`Engine::enforce`](super::Engine::enforce) once it has published
-    /// it.
+    /// Whether the driver may end this slot. `None` if its claimer has yet to publish it: that one
+    /// then calls [`Engine::enforce`](super::Engine::enforce).
     fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
@@ -93,16 +90,14 @@ pub(crate) trait Frontend<P: Payload> {
     /// driver, which goes slot by slot.
     fn end_block(&self, _pin: &Pin, _due: &mut DueBlock<'_, P>) {}
 
-    /// Starts fetching what the end of this slot will touch: the driver is about to end it. `note`
-    /// is the word beside it.
+    /// Starts fetching what the driver's end of this slot will touch. `note` is the word beside it.
     fn prepare(&self, slot: Slot<'_, P>, note: &P::Note, lease: Lease);
 
     /// Reports this entry, which the driver has ended at clock reading `now` and which was due at
     /// `deadline`, and frees the slot. Must not panic.
     fn expired(&self, ended: Ended<'_, P>, hold: Self::Hold, deadline: u64, now: u64);
 
-    /// Closes the store as far as [`Engine::close`](super::Engine::close) does. May be called
-    /// again.
+    /// Closes the store as [`Engine::close`](super::Engine::close) does. May be called again.
     fn close(&self);
 
     /// Approximate numbers of a shard's slots in use, and of keys in its index.

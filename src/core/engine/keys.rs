@@ -40,8 +40,7 @@ impl Keys {
         }
     }
 
-    /// The seeded hash of some bits: the two halves of a product, combined by xor, so each bit
-    /// reaches all others.
+    /// The seeded hash of some bits: the halves of a product, XORed: each bit reaches all others.
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // each half is kept
     pub(crate) fn hash(&self, bits: u64) -> u32 {
@@ -49,8 +48,7 @@ impl Keys {
         mixed(product as u64 ^ (product >> 64) as u64)
     }
 
-    /// The shard whose index has the keys of this hash, by the highest bits: the index addresses
-    /// homes by the lowest.
+    /// The shard whose index has this hash, by its highest bits: homes go by the lowest.
     #[inline]
     pub(crate) fn shard_of_hash(&self, hash: u32) -> usize {
         self.indexes.shard((hash >> 24) as usize)

@@ -82,8 +82,7 @@ use reclaim::Reclaim;
 use shard::Shard;
 use wakeup::{Wakeup, AT_ONCE};
 
-/// Number of homes and words of the index that an inserting thread migrates at a time if the driver
-/// has fallen behind.
+/// How many homes and words an inserting thread migrates at a time if the driver is behind.
 const HELP: usize = 64;
 
 /// The time of a round: the tick that has begun, the clock's reading, and the stalls that its
@@ -105,8 +104,7 @@ struct Work {
 /// See [`Engine::driving`].
 struct Driving<'a, P: Payload, C> {
     engine: &'a Engine<P, C>,
-    /// Index of the marked stripe: a thread that is ending borrows one, which no other thread may
-    /// get meanwhile.
+    /// Index of the marked stripe: an ending thread borrows one, and keeps it from others.
     index: threads::Index,
 }
 
@@ -135,8 +133,7 @@ pub(crate) struct Engine<P: Payload, C> {
     leftover: Leftover,
     /// The process that it was made in.
     process: u32,
-    /// Nanoseconds that rounds of the reaper have taken, and their number. Only the reaper writes
-    /// them.
+    /// Nanoseconds of the reaper's rounds, and their number. Only the reaper writes them.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
     /// Number of panics of the clock on the reaper's thread. Only the reaper writes it.
@@ -175,8 +172,7 @@ impl<P: Payload, C> Engine<P, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Whether what the caller has waited for so long depends on a thread that stayed behind when
-    /// this process was forked.
+    /// Whether the caller waits for a thread that stayed behind when this process was forked.
     pub(crate) fn has_lost(&self, backoff: &Backoff) -> bool {
         backoff.is_long() && self.process != process::current()
     }
@@ -207,8 +203,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| stripe.refused.get()).sum()
     }
 
-    /// Counts the lateness of an entry that was due at `deadline`, and that the shard's driver sees
-    /// at clock reading `now`.
+    /// Counts how late the shard's driver sees, at clock reading `now`, an entry due at `deadline`.
     #[inline]
     pub(crate) fn late(&self, shard: usize, deadline: u64, now: u64) {
         let late = now.saturating_sub(self.deadlines.ticks().begins(deadline));
@@ -251,8 +246,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.of(pin.index())
     }
 
-    /// Marks this thread as at a shard, or about to go to some, until the mark is dropped. Marks
-    /// nest.
+    /// Marks this thread as at a shard, or on its way, until the mark is dropped. Marks nest.
     fn driving(&self) -> Driving<'_, P, C> {
         let index = index();
         self.stripes.get(&index).driving.add(1);
@@ -292,9 +286,8 @@ impl<P: Payload, C> Engine<P, C> {
         (sane(slots), sane(keys))
     }
 
-    /// Makes sure that the driver looks at slot `id` by `tick`. Called after its lease was set to
-    /// expire then. `Err` if the engine was shut down before: the caller must end the slot itself,
-    /// or find it ended.
+    /// Makes sure that the driver looks at slot `id` by `tick`. Called after its lease was set.
+    /// `Err` if the engine was shut down before: the caller ends the slot, or finds it ended.
     #[inline]
     pub(crate) fn enforce(&self, id: u32, tick: u64) -> Result<(), Refused> {
         match self.slots.header(id) {
@@ -339,8 +332,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.shards[self.shard_of(id)].notices.ensure(tick);
     }
 
-    /// The nearest tick that a thread has yet to report, but after `now`; [`NEVER`] if there is
-    /// none.
+    /// The nearest tick that a thread has yet to report, but after `now`; [`NEVER`] without one.
     fn unreported(&self, now: u64) -> u64 {
         Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
     }
@@ -371,8 +363,7 @@ impl<P: Payload, C> Engine<P, C> {
         (next != NEVER).then(|| self.deadlines.ticks().until(now, next))
     }
 
-    /// Publishes slot `id` in the index, wherever there is room, unless `probe` takes a slot that
-    /// is there already.
+    /// Publishes slot `id` in the index, unless `probe` takes a slot that is there already.
     pub(crate) fn publish(
         &self,
         pin: &Pin,

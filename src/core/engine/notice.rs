@@ -90,8 +90,7 @@ impl Notices {
 #[derive(Default)]
 pub(super) struct Heard {
     taken: Taken,
-    /// The shard's next expiration as the driver last left or read it; see
-    /// [`NextExpiration::raise`].
+    /// The shard's next expiration as the driver last left or read it.
     next: u64,
 }
 
@@ -144,9 +143,8 @@ impl Unreported {
     }
 
     /// Notes, until the result is dropped, that this thread is about to make a lease that expires
-    /// at `tick`, which the driver has to know. Called before another thread can find the lease. No
-    /// fence: a thread whose answer depends on that lease has found it, or its block lowered, and
-    /// with it this note.
+    /// at `tick`. Called before another thread can find the lease. No fence: a thread whose answer
+    /// depends on that lease has found it, or its block lowered, and with it this note.
     #[inline]
     pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
         let before = self.nearness.load(Ordering::Relaxed);

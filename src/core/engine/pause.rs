@@ -1,5 +1,4 @@
-//! Pause grace: leases that no caller could have renewed, because the process itself was stalled
-//! (row C8).
+//! Pause grace: leases that no caller could have renewed, because the process was stalled (row C8).
 //!
 //! # When it was stalled
 //!
@@ -26,8 +25,7 @@
 //!              due 3 stall    stall    expires   expires
 //! ```
 //!
-//! Without the habit, each of these rounds would take the gap before it for a stall, and nothing
-//! would ever expire.
+//! Without the habit, each of these rounds would find a stall, and nothing would ever expire.
 //!
 //! # What becomes of the leases
 //!
@@ -80,8 +78,7 @@ struct Watch {
     threshold: u64,
     /// The clock reading by which a round has to begin.
     expected: AtomicU64,
-    /// When a caller that has asked since the last round is to come back, as a clock reading; 0 if
-    /// no caller has asked.
+    /// The clock reading at which a caller that has asked is to come back; 0 if none has.
     told: Statistic,
     /// Some stalls are still to be allowed for. Set before `expected` is put off.
     standing: AtomicBool,
@@ -125,8 +122,7 @@ struct Rhythm {
 }
 
 impl Rhythm {
-    /// Notes a round that began and ended at these clock readings. The caller was asked to come at
-    /// `told`, or 0.
+    /// Notes a round between these clock readings. The caller was to come at `told`, or 0.
     fn note(&mut self, (began, ended): (u64, u64), told: u64, threshold: u64) {
         if let Some(last) = self.ended {
             let gap = began.saturating_sub(last.max(told));
@@ -221,8 +217,7 @@ impl Stalls {
         }
     }
 
-    /// Called after a round that began at the clock reading `began`. `next` is when something next
-    /// expires.
+    /// Called after a round that began at clock reading `began`. `next` is the next expiration.
     pub(super) fn expect(
         &self,
         deadlines: &Deadlines,

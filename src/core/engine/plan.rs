@@ -27,8 +27,7 @@ pub(super) struct Plan {
     noted: u32,
 }
 
-/// The plans of one shard's blocks, by their number in the shard. A chunk's plans get their memory
-/// with the first of them.
+/// The plans of one shard's blocks, by their number. A chunk's memory comes with its first plan.
 #[derive(Default)]
 pub(super) struct Plans(Vec<Option<Box<[Plan]>>>);
 
@@ -95,8 +94,7 @@ impl Plans {
 }
 
 impl Plan {
-    /// Whether the notes can be compared at `now`, if the driver last followed the plan at `then`
-    /// or later.
+    /// Whether notes can be compared at `now`, last followed at `then` or later.
     #[inline]
     pub(super) fn holds(then: u64, now: u64) -> bool {
         now.wrapping_sub(then) < FAR / 2
@@ -120,8 +118,7 @@ impl Plan {
         (0..BLOCK).fold(0, |due, slot| due | u32::from(ahead[slot] <= 0) << slot)
     }
 
-    /// Notes that the driver looks at a slot at `deadline`, after `now`; no note if that is
-    /// [`NEVER`].
+    /// Notes the next look at a slot: at `deadline`, after `now`; none if that is [`NEVER`].
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // modulo 2^32, by design
     pub(super) fn note(&mut self, slot: usize, now: u64, deadline: u64) {

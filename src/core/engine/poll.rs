@@ -33,8 +33,7 @@ impl<P: Payload, C> Engine<P, C> {
         round
     }
 
-    /// [`poll_beside`](Self::poll_beside) for a caller that makes one round: `more` also if other
-    /// threads drove some shards.
+    /// [`poll_beside`](Self::poll_beside) once: `more` also if other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
         let now = self.deadlines.clock().now();
         let round = self.poll_beside(now, budget, frontend);
@@ -104,8 +103,7 @@ impl<P: Payload, C> Engine<P, C> {
             }
             let at = (first + nth) & (shards - 1);
             let visit = self.shards[at].driver.enter(|driver| {
-                // A driver with a later reading may have been here: time does not go back for a
-                // shard.
+                // A later round may have been here: time does not go back for a shard.
                 (driver.tick <= tick).then(|| self.visit(driver, at, instant, &mut work, frontend))
             });
             match visit.flatten() {
@@ -174,8 +172,7 @@ impl<P: Payload, C> Engine<P, C> {
         next.min(shard.maintenance.load(Ordering::Acquire))
     }
 
-    /// Whether something is due at `now` in a shard that no thread drives, so that this thread
-    /// could find it.
+    /// Whether this thread could find something due at `now`: in a shard that no thread drives.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let tick = self.deadlines.ticks().at(now);
         let due = |at: usize| self.shards[at].notices.next().is_some_and(|next| next <= tick);

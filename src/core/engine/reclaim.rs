@@ -60,8 +60,7 @@ impl Mine {
     }
 
     /// Hands over `n` slots that the caller has ended and taken out of the index: slot `first`, and
-    /// those that it is linked to, down to `last`. Returns whether the list was empty: then the
-    /// driver may not know of it.
+    /// its links down to `last`. Returns whether the list was empty: the driver may not know of it.
     #[inline(always)]
     pub(super) fn push<P: Payload>(
         &self,
@@ -82,8 +81,7 @@ struct Batch {
     done: Done,
 }
 
-/// Set when all slots of a batch are free. It is the standard library's under loom too: no model
-/// asks for it.
+/// Set when all slots of a batch are free. A standard atomic under loom too: no model asks for it.
 pub(super) type Done = Arc<AtomicBool>;
 
 /// The batches of an engine.
@@ -167,8 +165,7 @@ impl Due {
 pub(crate) struct Reclaim {
     pub(crate) pins: Pins,
     waiting: Exclusive<Waiting>,
-    /// The tick by which a driver is wanted. Lowered after a push; raised before the lists are
-    /// taken.
+    /// The tick by which a driver is wanted: lowered after a push, raised before lists are taken.
     again: AtomicU64,
 }
 
@@ -192,8 +189,7 @@ impl Reclaim {
         self.again.fetch_min(tick, Ordering::AcqRel);
     }
 
-    /// The flags of all that was handed over until now. `None` if another thread handles the
-    /// batches.
+    /// The flags of all handed over until now. `None` if another thread handles the batches.
     pub(super) fn all<'a>(&self, parts: impl Iterator<Item = &'a Mine>) -> Option<Vec<Done>> {
         self.waiting.enter(|waiting| {
             waiting.gather(&self.pins, parts);

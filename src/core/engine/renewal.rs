@@ -66,9 +66,8 @@ impl Look {
     }
 }
 
-/// The deadline that a renewal sets; with `None` the lease stays, and the renewal is done all the
-/// same. `found` is the lease's deadline. `cheap` was computed after the look, and `exact` computes
-/// one from an exact reading.
+/// The deadline that a renewal sets; with `None` the lease stays, and the renewal is done. `found`
+/// is the lease's. `cheap` was computed after the look, `exact` reads the exact clock.
 #[inline(always)]
 fn renewed(found: u64, look: Look, cheap: u64, exact: impl FnOnce() -> u64) -> Option<u64> {
     if cheap >= found {

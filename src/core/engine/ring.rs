@@ -23,8 +23,7 @@
 //!     ask the driver
 //! ```
 //!
-//! Either the driver finds that the thread has given the block back, or the thread finds the ring
-//! shortened.
+//! Either the driver finds the block given back, or the thread finds the ring shortened.
 //!
 //! No thread uses a chunk that was let go: a thread that has just owned a block checks that its
 //! chunk is on the ring ([`Ring::has`]). The driver shortens the ring before it takes the chunk's
@@ -161,8 +160,7 @@ impl Ring {
             slots
                 .ensure(slots.chunk_of(self.shard, active))
                 .map_err(|OutOfMemory| Refused::OutOfMemory)?;
-            // Before a thread can be in it: either a shutdown sees the chunk, or this sees that the
-            // engine was shut (W8).
+            // Before a thread can be in it: a shutdown sees the chunk, or this the shutdown (W8).
             if self.peak.fetch_max(active + 1, Ordering::AcqRel) & SHUT != 0 {
                 return Err(Refused::Closed);
             }
@@ -179,8 +177,7 @@ impl Ring {
         }
     }
 
-    /// Whether a chunk in which this thread has just owned a block is on the ring. If not, its
-    /// memory may have gone back.
+    /// Whether this chunk, in which the thread has just owned a block, is on the ring.
     #[inline]
     pub(super) fn has(&self, local: u32) -> bool {
         // Relaxed: the swap that owns the block has acquired what the driver did before it gave
@@ -236,9 +233,8 @@ impl Ring {
         Self::shrunk(self.active.load(Ordering::Relaxed), live).is_some()
     }
 
-    /// Takes chunks off the ring if most of its slots are free, and calls `let_go` with chunks off
-    /// the ring. Only the driver calls this. Also returns how many chunks are left if all others
-    /// have now gone.
+    /// Takes chunks off a ring that is mostly free, and calls `let_go` with chunks off the ring.
+    /// Only the driver calls this. Also returns how many are left if all others have gone.
     pub(super) fn release(
         &self,
         resident: &mut Resident,
@@ -276,8 +272,7 @@ impl Ring {
             }
             match let_go(local) {
                 Released::Yes => released += 1,
-                // The chunk may stay for any length of time: the owner notifies the driver when it
-                // moves on.
+                // May stay for any length of time: its owner notifies the driver on leaving.
                 Released::Owned => aside.push(local),
                 Released::InUse => break,
             }
@@ -317,8 +312,7 @@ impl Ring {
         u64::from(self.active.load(Ordering::Relaxed)) + u64::from(lingering)
     }
 
-    /// For models: the number of chunks on the ring, and the chunks used since their memory went
-    /// back.
+    /// For models: the ring's number of chunks, and those used since their memory went back.
     #[cfg(expiry_loom)]
     pub(super) fn chunks<P: Payload>(&self, slots: &Slots<P>) -> (u32, Vec<u32>) {
         let used = |&local: &u32| {

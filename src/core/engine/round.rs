@@ -1,5 +1,4 @@
-//! What the driver does at a shard: inbox, wheel, index words, memory. [`super::scan`] looks into
-//! due blocks.
+//! The driver's work at a shard: inbox, wheel, index words, memory. [`super::scan`] ends entries.
 
 use super::plan::Plans;
 use super::ring::Tended;
@@ -135,8 +134,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The number of ticks by which to put off the next look at a grace period that a pinned thread
-    /// keeps from ending.
+    /// By how many ticks to put off the next look at a grace period that does not end.
     pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
         let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
         (backoff * 2).clamp(1, most)
@@ -210,8 +208,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Migrates words of a shard's index. Returns what is left of the budget: 0 if there is more to
-    /// do.
+    /// Migrates words of a shard's index. Returns the budget left: 0 if there is more to do.
     fn migrate(&self, at: usize, mut budget: usize, frontend: &impl Frontend<P>) -> usize {
         let index = self.keys.at(at);
         if !index.wants_migration() {

@@ -60,8 +60,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what a scan of a block will touch first: its header, and its plan or its
-    /// slots.
+    /// Starts fetching what a scan touches first: the block's header, and its plan or slots.
     pub(super) fn prefetch_block(&self, driver: &DriverShard, local: u32, block: u32) {
         let first = block * BLOCK_U32;
         if let Some(header) = self.slots.header(first) {
@@ -74,9 +73,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what ending the seemingly due slots of these blocks touches: the slots and
-    /// what lies beside them, then what the store type knows of. The fetches of several blocks
-    /// overlap.
+    /// Starts fetching what the end of these blocks' seemingly due slots touches: slots and notes,
+    /// then what the store type knows of. The fetches of several blocks overlap.
     fn prefetch_due(
         &self,
         driver: &mut DriverShard,
@@ -113,8 +111,7 @@ impl<P: Payload, C> Engine<P, C> {
         bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
-    /// Takes a block's next expiration. From here on it reads "never", so inserters report what
-    /// comes.
+    /// Takes a block's next expiration, which then reads "never": inserters report what comes.
     #[inline]
     fn take(&self, block: u32) -> Option<Taken<'_, P>> {
         let first = block * BLOCK_U32;
@@ -124,8 +121,7 @@ impl<P: Payload, C> Engine<P, C> {
         Some((header, self.slots.block(first)?, look))
     }
 
-    /// Ends what is due in a block, and schedules its next look. With a `pin`, the store type ends
-    /// the block as one.
+    /// Ends what is due in a block (with a `pin` as one), and schedules its next look.
     fn scan(
         &self,
         driver: &mut DriverShard,
@@ -182,8 +178,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Ends what is in a slot if it is due. Returns when to look at the slot again; [`NEVER`] if
-    /// there is no need to.
+    /// Ends what is due in a slot. Returns when to look at it again; [`NEVER`] if not.
     #[allow(clippy::cast_possible_truncation)] // a place in a block
     #[inline]
     fn end_if_due(

@@ -17,8 +17,7 @@ pub(super) struct Shard {
     /// The tick at which a driver should come for maintenance. Written by the shard's driver.
     pub(super) maintenance: AtomicU64,
     pub(super) ring: Ring,
-    /// The latest clock reading up to which all that was due here has been ended. Written by the
-    /// shard's driver.
+    /// The latest clock reading up to which all due here has ended. Written by the driver.
     pub(super) caught_up: std::sync::atomic::AtomicU64,
     /// Lateness of this shard's expirations. Written by the shard's driver.
     pub(super) lateness: Counts,
@@ -49,12 +48,10 @@ pub(super) struct DriverShard {
     pub(super) tick: u64,
     /// The last tick at which memory was looked after.
     pub(super) tended: u64,
-    /// The clock reading when the seats of ended threads were last emptied. Used in the first shard
-    /// only.
+    /// When the seats of ended threads were last emptied, as a clock reading; first shard only.
     #[cfg(not(expiry_loom))]
     pub(super) cleared: u64,
-    /// Something was in the way then, or has ended here since: memory is maintained again in a
-    /// while.
+    /// Something was in the way then, or has ended since: memory is maintained again later.
     pub(super) lingers: bool,
     /// By how many ticks the last look at an unfinished grace period was put off.
     pub(super) backoff: u64,

@@ -105,8 +105,7 @@ impl Wakeup {
         if !self.has_reaper() {
             return;
         }
-        // Before the look at what is wanted: if the reaper's swap comes later, it finds the shard
-        // left.
+        // First: if the reaper's swap comes later, it finds the shard left.
         let announced = self.announced.fetch_add(0, Ordering::AcqRel);
         // A reaper that is awake has yet to look.
         if announced != 0 {

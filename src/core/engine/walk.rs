@@ -58,8 +58,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.len(frontend) == 0 && !self.each_block().any(|(_, slots)| slots.iter().any(used))
     }
 
-    /// Calls `f` with every slot that may be in use, as it is just then. For operators:
-    /// O(capacity).
+    /// Calls `f` with every slot that may be in use, as it is then. O(capacity).
     pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
         for (first, slots) in self.each_block() {
             for (id, slot) in (first..).zip(slots.iter()) {

@@ -1,5 +1,4 @@
-//! Growing, shrinking, migrating and retiring tables. The head of `core::index` says why that is
-//! safe.
+//! Growing, shrinking, migrating and retiring tables. `core::index` says why that is safe.
 
 use super::directory::{Directory, LISTED};
 use super::line::bits;
@@ -124,16 +123,14 @@ impl Index {
         self.directory().len() - 1
     }
 
-    /// Whether there is anything to migrate. False while migration waits for memory, until a growth
-    /// succeeds.
+    /// Whether an older table is to be migrated, and migration does not wait for memory.
     pub(crate) fn wants_migration(&self) -> bool {
         let listed = self.directory().len();
         listed > 1 && self.stuck.load(Ordering::Relaxed) as usize != listed
     }
 
     /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes.
-    /// One thread at a time: if another one does, this returns false at once. True if there is more
-    /// to do.
+    /// One thread at a time: another gets false at once. True if there is more to do.
     ///
     /// `tail` is where a slot's forwards lead to. The pin keeps the slots whose words are being
     /// copied: a thread that removes such a word hands its slot to the deferred-free list.
@@ -178,8 +175,7 @@ impl Index {
                     }
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, position, word, tail) {
-                        // Crowded, and there is no larger table: leave the word, and try again when
-                        // there is one.
+                        // Crowded, without a larger table: leave the word until there is one.
                         *next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
@@ -225,16 +221,14 @@ impl Index {
                 // Swung since, the copy perhaps too. It leads to the entry, whose slots are not
                 // freed while this thread is pinned.
                 Some(_) => young.mend_copy(position, hash, tail),
-                // The entry has ended, and the thread that ended it has taken the old word: the
-                // copy must go too.
+                // The entry has ended, and with it the old word: the copy must go too.
                 None => young.withdraw(position, hash),
             }
             return true;
         }
     }
 
-    /// Takes the oldest table off the directory. After a grace period the driver gives its pages
-    /// and its class back.
+    /// Takes the oldest table off the directory; its pages and class return after a grace period.
     pub(super) fn retire(&self, pin: &Pin, class: usize) {
         let mut directory = self.directory();
         loop {
@@ -248,8 +242,7 @@ impl Index {
                 Err(now) => directory = Directory(now),
             }
         }
-        // Before the grace period begins: a thread that pins after it does not find the retired
-        // table.
+        // Before the grace period: a thread that pins after it does not find the table.
         self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
         // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The
@@ -257,13 +250,12 @@ impl Index {
         self.states[class].store(RETIRED, Ordering::Release);
         self.retired.fetch_add(1, Ordering::Relaxed);
         let states = self.states.clone();
-        // Only a store: it runs on whichever thread pins next, which must not have to give pages
-        // back.
+        // Only a store: whichever thread pins next runs it, and must not give pages back.
         pin.after(move || states[class].store(UNREACHABLE, Ordering::Release));
     }
 
-    /// Lets grace periods end, and gives back what they protected. Only the driver calls this. True
-    /// if one is still running.
+    /// Ends grace periods, and gives back what they protected; only the driver does. True if one
+    /// runs.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
         let mut waiting = false;
         // A count that comes late puts the look off, as a late state would.
@@ -272,8 +264,7 @@ impl Index {
         }
         for (table, life) in self.tables.iter().zip(self.states.iter()) {
             let mut state = life.load(Ordering::Acquire);
-            // If no thread is pinned meanwhile, the period ends after a few turns, and not some
-            // ticks later.
+            // Unless a thread is pinned, a few turns end the period, not some ticks later.
             for _ in 0..TURNS {
                 if state != RETIRED {
                     break;
@@ -289,8 +280,7 @@ impl Index {
                 if let Some(table) = unsafe { table.load(Ordering::Acquire).as_ref() } {
                     table.release();
                 }
-                // Release pairs with the swap in `acquire`: the thread that uses the table next
-                // sees it zeroed.
+                // Release pairs with the swap in `acquire`: the next user sees it zeroed.
                 life.store(UNUSED, Ordering::Release);
                 self.retired.fetch_sub(1, Ordering::Relaxed);
             }

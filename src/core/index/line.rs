@@ -25,8 +25,7 @@ pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     matching
 }
 
-/// [`matching_in`] for the eight words of a line, by vectors of four. A home's header counts as a
-/// word.
+/// [`matching_in`] for a line's eight words, a home's header among them, by vectors of four.
 ///
 /// The instructions stand for an Acquire load of each word: each half of an aligned load of 16
 /// bytes is atomic on this architecture, and no load passes another one.

@@ -81,8 +81,7 @@ impl<const OWN: usize> Table<OWN> {
         while matching != 0 {
             let position = matching.trailing_zeros() as usize;
             matching &= matching - 1;
-            // Acquire: the word was written before its bit, which the header's load saw, was
-            // published.
+            // Acquire: the word was written before its bit, which the header has.
             let word = self.word_at(home, hash, position).load(Ordering::Acquire);
             let accepted = wanted(word) && probe.accept(slot_of(word));
             // After the look into the slot: so the word was there throughout, and the slot had its
@@ -176,8 +175,7 @@ impl Candidate<'_> {
     }
 }
 
-/// A word that was published when this thread was pinned: what the slot held then stays until the
-/// thread unpins.
+/// A word published when this thread pinned: what its slot held stays until the thread unpins.
 #[derive(Clone, Copy)]
 pub(crate) struct Published {
     pub(crate) slot: u32,
@@ -201,9 +199,8 @@ impl Open<'_> {
     }
 }
 
-/// A hash, and its home in the table that was the oldest when this was made: most likely its keys
-/// are there. A thread makes one before it pins: after the pin it would wait for three loads in
-/// turn.
+/// A hash, and its home in the table that was the oldest just then: most likely its keys are there.
+/// A thread makes one before it pins: after the pin it would wait for three loads in turn.
 #[derive(Clone, Copy)]
 pub(crate) struct Likely<'i> {
     index: &'i Index,
@@ -292,8 +289,7 @@ impl Index {
         }
     }
 
-    /// The likeliest place of a key with this hash: its own, unless it shares the hash or the index
-    /// grows.
+    /// The likeliest place of this hash's key: its own, unless keys share it or the index grows.
     #[inline(always)]
     pub(crate) fn glance(&self, hash: u32) -> Glance<Candidate<'_>> {
         let directory = self.directory();

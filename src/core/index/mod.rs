@@ -1,5 +1,4 @@
-//! The index leads from a key to the slot that holds it. It is lock-free, and grows and shrinks
-//! without a pause.
+//! The index: from a key to its slot. Lock-free, it grows and shrinks without a pause.
 //!
 //! An id that the engine issues names its slot, and needs no index. For each key that callers
 //! choose the index holds a 64-bit word, `hash (32 bits) | slot (32 bits)`, with a seeded hash.
@@ -57,8 +56,7 @@
 //!   publish there: either a competing publication came first, and the header shows it, or it fails
 //!   and looks again. So a simple insertion takes the first table in which the home is open. Any
 //!   other one closes the older homes, and takes the youngest table.
-//! * Look-ups go from old to young. One that finds nothing begins again if the directory has
-//!   changed.
+//! * Look-ups go from old to young, and begin again if the directory has changed.
 //! * The *migrating thread* (the engine's driver, or an inserting thread where the driver has
 //!   fallen behind; one at a time) closes the old homes one by one. For each word it first closes
 //!   the key's homes in all tables but the youngest: otherwise an insert that has passed the oldest
@@ -156,8 +154,7 @@ pub(crate) struct Index {
     migrator: Exclusive<usize>,
     /// Number of tables that wait for a grace period, or to be given back after one.
     retired: AtomicU32,
-    /// The number of tables at which the migrating thread found neither room nor memory; 0 if it
-    /// did not.
+    /// At how many tables the migrating thread found neither room nor memory; 0 if it did not.
     stuck: AtomicU32,
 }
 
@@ -202,11 +199,10 @@ impl Index {
     ///   publishes the key in a younger table has closed this home before.
     /// * A thread that publishes in an open home meets, on its header, the one that closes it to
     ///   publish elsewhere.
-    /// * A word that is taken away while its home is open has no copy: the migrating thread closes
-    ///   a home before it copies.
+    /// * A word taken away while its home is open has no copy: migration closes a home before it
+    ///   copies.
     ///
-    /// Model `w12_a_pinned_glance_beside_a_migrate` fails if `retire` sets it after the grace
-    /// period has begun.
+    /// Model `w12_a_pinned_glance_beside_a_migrate` fails if `retire` sets it any later.
     #[inline(always)]
     fn oldest(&self, _pin: &Pin) -> &Table {
         // Acquire: the table's buckets are there (`w07_at_home_with_a_migrator` fails without it).

@@ -9,8 +9,7 @@ use super::ANYWHERE;
 use crate::sync::Ordering;
 
 impl<const OWN: usize> Table<OWN> {
-    /// Makes the word at `position` of its home name `target`, if it is `from`. Returns whether it
-    /// was.
+    /// Makes a word `from` at `position` of its home name `target`. Returns whether it was there.
     ///
     /// The slot that `from` names leads to `target`. The caller has been pinned since it found that
     /// slot, so no other entry has it: a word `from` is this key's, or a migrating thread's copy of
@@ -59,9 +58,8 @@ impl<const OWN: usize> Table<OWN> {
         })
     }
 
-    /// Takes away the word at `position` of the closed home of `hash`, which has been copied
-    /// elsewhere, and returns its last value. `None` if it was gone. Only the migrating thread
-    /// calls this.
+    /// Takes away the word at `position` of the closed home of `hash`, copied before, and returns
+    /// its last value; `None` if it was gone. Only the migrating thread calls this.
     pub(super) fn take_copied(&self, hash: u32, position: usize) -> Option<u64> {
         let home = self.home_of(hash);
         loop {
@@ -78,8 +76,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Makes the copy at `position` name the slot that it leads to. Only the migrating thread calls
-    /// this.
+    /// Makes the copy at `position` name its slot's tail. Only the migrating thread calls this.
     pub(super) fn mend_copy(&self, position: usize, hash: u32, tail: impl Fn(u32) -> u32) {
         let home = self.home_of(hash);
         let place = self.word_at(home, hash, position);
@@ -104,8 +101,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Takes away the copy at `position`, whatever it names. Only the migrating thread, which owns
-    /// its bit, calls this.
+    /// Takes away the copy at `position`, whatever it names. Only the migrating thread calls this.
     pub(super) fn withdraw(&self, position: usize, hash: u32) {
         let home = self.home_of(hash);
         // survives: the migrating thread set the bit, and no other thread takes it. The swap in

@@ -126,8 +126,7 @@ pub(super) struct Table<const OWN: usize = HOME> {
     pub(super) mask: usize,
 }
 
-/// A word that this thread has reserved and not published. Dropping it gives the word back, also
-/// when a key's `Eq` panics.
+/// A word that this thread has reserved. Dropping it unpublished, by a panic too, gives it back.
 struct Reserved<'a> {
     word: &'a AtomicU64,
     position: usize,
@@ -309,8 +308,7 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// Reserves one of the `free` positions for a word. Acquire pairs with the removal that left
-    /// the place free.
+    /// Reserves one of the `free` positions. Acquire pairs with the removal that left it free.
     // survives: a place is given back after a swap of the header that failed. There loom reads the
     // newest header; hardware may not.
     #[inline(always)]
@@ -346,8 +344,7 @@ impl<const OWN: usize> Table<OWN> {
         reserved.is_some_and(|reserved| reserved.publish(home, header).is_ok())
     }
 
-    /// Publishes `slot` unless the home is closed, `probe` finds the key there, or it has `room`
-    /// words of this hash.
+    /// Publishes `slot` unless the home is closed, has the key, or has `room` words of this hash.
     #[inline]
     pub(super) fn publish(
         &self,

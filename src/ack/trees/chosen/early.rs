@@ -1,5 +1,4 @@
-//! Early entries: an ack, a failure or a renewal of a chosen root comes before its init, and waits
-//! for it.
+//! Early entries: an ack, failure or renewal of a chosen root comes before its init, and waits.
 
 use super::{Key, New};
 use crate::ack::error::AckError;
@@ -10,9 +9,9 @@ use crate::time::Lifetime;
 use std::time::Duration;
 
 impl<T: 'static> Trees<T> {
-    /// Makes an early entry with these `bits`: the XOR of early acks, or the culprit of an early
-    /// failure, as `state` says. Returns `false` if the root, or another early entry of it, is
-    /// there already.
+    /// Makes an early entry with these `bits`: the XOR of early acks, or an early failure's
+    /// culprit, as `state` says. Returns `false` if the root, or an early entry of it, is there
+    /// already.
     #[cold]
     pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;

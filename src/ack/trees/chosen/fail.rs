@@ -61,8 +61,7 @@ impl<T: 'static> Trees<T> {
         let mut word = found.slot.fields().word.load(Ordering::Acquire);
         loop {
             // The word is read first: if the lease is the same, so is the occupant. Acks that have
-            // seen the entry as merely early may still change the word; after this swap, their own
-            // fails.
+            // seen the entry as early may still change the word; after this swap, they fail.
             let now = found.slot.lease();
             if now.generation() != failed.generation() || !now.is(State::EarlyFailed) {
                 return;

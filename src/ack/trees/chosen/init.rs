@@ -104,8 +104,7 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Inits a root whose token is in `token`, or in the placed slot. A refusal leaves it in
-    /// `token`.
+    /// Inits a root whose token is in `token` or the placed slot. On refusal it is in `token`.
     fn init_or_merge<'a>(
         &'a self,
         who: (&Mine, usize),

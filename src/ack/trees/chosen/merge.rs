@@ -74,8 +74,7 @@ impl<T: 'static> Trees<T> {
         let New { key, deadline, .. } = *new;
         let slot = found.slot;
         let early = found.lease;
-        // The entry has the root's deadline from here on: a renewal before the root is live moves
-        // that.
+        // From here on the entry has the root's deadline, which renewals may already move.
         let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
         let delivering = mine.frontend.undelivered.announce();
@@ -110,14 +109,12 @@ impl<T: 'static> Trees<T> {
         match swapped {
             Ok(()) => {
                 if self.engine.enforce(found.id, until).is_err() {
-                    // The engine was shut down: an init that returns after that has tracked
-                    // nothing.
+                    // The engine was shut down: an init that returns later has tracked nothing.
                     if let Ok(ended) = found.by(live).end() {
                         self.finish(mine, ended, target, Some(Reason::Cancelled));
                     }
                 } else if complete {
-                    // The root is like any other now: the thread that ends it announces that
-                    // itself.
+                    // Now the root is like any other: the thread that ends it announces that.
                     drop(delivering);
                     self.complete_chosen(mine, found, key, target);
                 }

@@ -21,8 +21,7 @@ impl<T: 'static> Trees<T> {
             };
             let lease = found.lease;
             let (timeout, done) = match lease.state() {
-                // An init under way keeps the deadline that it finds in the lease, and notifies the
-                // driver of it.
+                // An init under way keeps the lease's deadline, and notifies the driver of it.
                 State::Live | State::Initing => (timeout, Done::Now),
                 State::Early | State::EarlyFailed | State::EarlyFailedBy => {
                     (self.early_timeout(), Done::Held)
