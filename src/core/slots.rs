@@ -107,7 +107,7 @@ copies!(Spot);
 
 /// The slots of an engine. Ids are `chunk * CHUNK + position`; chunk `c` is of shard `c % shards`.
 pub(crate) struct Slots<P: Payload> {
-    /// By log2 of `chunk + shards`, lowest for segment 0: one load and one sum find a slot.
+    /// Indexed by log2 of `chunk + shards`: one load and one sum find a slot.
     origins: [Origin<P>; ORIGINS],
     /// The slots' origin again, for each of the first chunks: a look-up needs no logarithm.
     near: [AtomicPtr<Unit<P>>; NEAR],

@@ -112,8 +112,8 @@ impl<P: Payload, C> Engine<P, C> {
         Ok(())
     }
 
-    /// Called when the thread owns a block less in the chunk of slot `id`, which may be off the
-    /// ring.
+    /// Called when the thread owns a block less in the chunk of slot `id`. That chunk may be off
+    /// the ring, and empty by now.
     fn leave_chunk(&self, id: u32) {
         if self.ring_of(id).leave(self.slots.local_chunk(id)) {
             self.tend_soon();

@@ -76,8 +76,8 @@ pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
     type Hold;
 
-    /// Whether the driver may end this slot. `None` if its claimer has yet to publish it: that one
-    /// then calls [`Engine::enforce`](super::Engine::enforce).
+    /// Whether the driver may end this slot. `None` if its claimer has yet to publish it, and calls
+    /// [`Engine::enforce`](super::Engine::enforce) after that.
     fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
