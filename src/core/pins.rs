@@ -127,8 +127,7 @@ impl Pins {
     /// Whether all threads that were pinned when this began have unpinned: none can be looking at
     /// what the caller took out of the index before. Also `false` while another thread asks.
     ///
-    /// A wait costs memory until it is over. So an unfinished one is kept, and the next caller asks
-    /// it before it begins its own.
+    /// An unfinished wait, which costs memory, is kept for the next caller to ask first.
     pub(crate) fn is_unobserved(&self) -> bool {
         let is_over = |wait: &mut Wait| self.turn_until(|| wait.is_over(self));
         let unobserved = self.asked.enter(|asked| {

@@ -112,8 +112,7 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Does a round at `engine`, or closes it, as `orders` say. A panic of the clock ends the round,
-/// and the reaper tries again later.
+/// Does a round at `engine`, or closes it, as ordered. After a panic of the clock it tries again.
 pub(crate) fn drive<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,

@@ -329,8 +329,7 @@ impl<T> Stripes<T> {
             far: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
             end: AtomicUsize::new(0),
         };
-        // Loom's atomics have to be made before another thread looks for them, and loom does not
-        // see how stripes are published.
+        // Loom's atomics are made before other threads look: loom does not see the publication.
         #[cfg(expiry_loom)]
         (0..LOOM_THREADS).for_each(|index| {
             stripes.numbered(index);

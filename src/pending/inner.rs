@@ -15,9 +15,9 @@
 //! # A ticket names one occupant
 //!
 //! A lease's generation has 16 bits, and comes round. So a slot's note counts the *rounds*, and a
-//! ticket has round and generation. Only the thread that has claimed a free slot writes its note.
-//! It raises the note before it stores the lease, when the generation has gone from the last one to
-//! the first. The driver raises the notes of a chunk whose generations start over when its memory
+//! ticket has round and generation. The thread that has claimed a slot raises its note before it
+//! stores the lease, when the generation has gone from the last one to the first. The driver, as
+//! owner of all blocks, raises the notes of a chunk whose generations start over when its memory
 //! goes back (`Slots::release`). After its last round a slot is left `DEAD`: after 2^32 occupants,
 //! which takes 2^44 insertions into its chunk.
 //!

@@ -29,8 +29,7 @@
 //! The loader puts the value into the map before the flight leaves the table. So a caller that
 //! finds no flight, and then no value, was not too early (model `one_of_two_loads`).
 //!
-//! The table's locks and a flight's are held for some instructions, never both at once. No code of
-//! the user's runs under them.
+//! Threads hold the table's locks and a flight's briefly, never both, and run no user code then.
 
 use super::{thread, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::hash::RandomState;

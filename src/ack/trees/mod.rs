@@ -162,8 +162,7 @@ impl<T: 'static> Trees<T> {
             .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?)
     }
 
-    /// Refuses a timeout that a renewal cannot have, before the caller looks for the root: whether
-    /// there is one makes no difference.
+    /// Refuses a timeout that a renewal cannot have, whether or not there is such a root.
     #[inline]
     pub(super) fn check(&self, timeout: Lifetime) -> Result<(), AckError> {
         self.engine.deadlines.nanos(timeout, self.settings.timeout)?;

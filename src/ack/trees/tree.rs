@@ -134,8 +134,7 @@ impl<T: 'static> Tree<T> {
 #[cfg(not(expiry_loom))]
 const _: () = assert!(crate::core::slot::units::<Tree<()>>() == 4);
 
-/// Word and lease of the occupant with this key, if its lease is in one of `states`, a
-/// [`set`](crate::core::lease::set).
+/// Word and lease of the occupant with this key, if the lease is in one of `states`.
 #[inline(always)]
 pub(super) fn read<T: 'static>(
     slot: Slot<'_, Tree<T>>,

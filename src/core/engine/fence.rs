@@ -56,8 +56,7 @@ impl Fence {
         self.barrier.was_on()
     }
 
-    /// Whether the block covers a lease that this thread has just set, to expire at `tick`: the
-    /// driver need not be notified.
+    /// Whether the block covers the lease just set, to expire at `tick`: no notice is needed.
     #[inline(always)]
     pub(super) fn is_covered(&self, header: &Header, tick: u64) -> bool {
         if !self.barrier.is_on() {

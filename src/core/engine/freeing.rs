@@ -187,8 +187,7 @@ impl<P: Payload, C> Engine<P, C> {
         (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
     }
 
-    /// Wakes a reaper that went to sleep after this thread had withdrawn what was wanted, and
-    /// before it asked for it again.
+    /// Wakes a reaper that went to sleep while this thread had withdrawn what was wanted.
     fn wake_for_the_rest(&self) {
         let wanted = self.reclaim.wanted();
         if wanted != NEVER {

@@ -86,8 +86,7 @@ pub(crate) trait Frontend<P: Payload> {
         true
     }
 
-    /// Ends what is due in a block, without the user's code. Leaves what is not simple to the
-    /// driver, which goes slot by slot.
+    /// Ends the simple cases due in a block, without the user's code; the driver ends the others.
     fn end_block(&self, _pin: &Pin, _due: &mut DueBlock<'_, P>) {}
 
     /// Starts fetching what the driver's end of this slot will touch. `note` is the word beside it.

@@ -85,8 +85,7 @@ use wakeup::{Wakeup, AT_ONCE};
 /// How many homes and words an inserting thread migrates at a time if the driver is behind.
 const HELP: usize = 64;
 
-/// The time of a round: the tick that has begun, the clock's reading, and the stalls that its
-/// entries are not to suffer for.
+/// A round's time: the tick that has begun, the clock's reading, and the stalls to make up for.
 #[derive(Clone, Copy)]
 struct Instant<'p> {
     tick: u64,
@@ -274,8 +273,7 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
     }
 
-    /// Sums what `of` makes of each thread's share: slots in use, and keys, as that thread has
-    /// counted them. A share may be negative.
+    /// Sums each thread's share of slots in use, and of keys, which may be negative.
     pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
@@ -296,8 +294,7 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// [`enforce`](Self::enforce) for a caller that has the header. No read-modify-write if the
-    /// block [covers](Fence::is_covered) the lease.
+    /// [`enforce`](Self::enforce), given the header. No read-modify-write if the block covers it.
     #[inline(always)]
     pub(crate) fn enforce_in(&self, header: &Header, id: u32, tick: u64) -> Result<(), Refused> {
         if self.fence.is_covered(header, tick) {
@@ -386,10 +383,9 @@ impl<P: Payload, C> Engine<P, C> {
         entered
     }
 
-    /// Sees to it that words are migrated after a key has gone into the index of `shard` the long
-    /// way; `crowded` if the index may have grown. This notifies the driver. If the driver is
-    /// behind by more than a table, this thread migrates some words, unless another thread does; it
-    /// does not take the driver's place.
+    /// Has words migrated after a key has gone into the index of `shard` the long way; `crowded` if
+    /// that may have grown. This notifies the driver. If the driver is behind by more than a table,
+    /// this thread migrates some words, unless another does; it does not take the driver's place.
     #[inline]
     fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);

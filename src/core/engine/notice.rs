@@ -48,8 +48,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A shard's notices: what inserting threads leave for its driver.
 pub(super) struct Notices {
     inbox: Inbox,
-    /// When something in the shard next expires, or earlier. Lowered by the threads that notify the
-    /// driver, raised by the driver.
+    /// The shard's next expiration, or earlier. Notifying threads lower it, the driver raises it.
     next: NextExpiration,
 }
 
@@ -58,8 +57,7 @@ impl Notices {
         Notices { inbox: Inbox::new(), next: NextExpiration::never() }
     }
 
-    /// Notifies the driver of a block whose next expiration the caller has lowered. Returns the
-    /// tick by which the driver is wanted.
+    /// Notifies the driver of a block whose next expiration was lowered, and returns that one.
     pub(super) fn notify(&self, block: u32, header: &Header) -> Option<u64> {
         self.inbox.push(block, header);
         let tick = header.next.get()?;

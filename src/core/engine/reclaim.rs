@@ -29,8 +29,7 @@ pub(super) struct Mine {
     /// Number of slots that this thread has pushed, and of all pushed ones that it has freed.
     pub(super) pushed: Counter,
     pub(super) freed: Counter,
-    /// Weight of the slots that this thread has pushed, less those that it has freed, if the
-    /// store's capacity is bounded.
+    /// Weight of the slots pushed here less those freed here, if the capacity is bounded.
     pub(super) dead: Counter,
     /// Weight that this thread has pushed since it last asked whether too much waits.
     unasked: Counter,

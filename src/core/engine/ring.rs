@@ -259,8 +259,7 @@ impl Ring {
         let mut aside = std::mem::take(&mut resident.aside);
         aside.retain(|&local| {
             let seen = (local >= active).then(|| let_go(local));
-            // The thread has moved on and notified the driver, but left a live entry there: no
-            // thread will report its end.
+            // The thread has moved on, but left a live entry: no thread will report its end.
             in_use |= seen == Some(Released::InUse);
             seen.is_some_and(|seen| seen != Released::Yes)
         });
@@ -299,8 +298,7 @@ impl Ring {
         self.peak.load(Ordering::Acquire) & !SHUT
     }
 
-    /// Closes the ring: no chunk is added from now on. Returns the most chunks that there ever
-    /// were; `None` if it was closed before.
+    /// Closes the ring to new chunks. Returns the peak; `None` if it was closed before.
     pub(super) fn shut(&self) -> Option<u32> {
         let peak = self.peak.fetch_or(SHUT, Ordering::AcqRel);
         (peak & SHUT == 0).then_some(peak)

@@ -38,8 +38,7 @@ pub(super) struct Visit {
 const CARRY_AT_LEAST: usize = 64;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// All of the driver's work at a shard: empties the inbox, ends what is due, migrates its
-    /// index's words, looks after memory.
+    /// The driver's work at a shard: the inbox, what is due, the index's words, memory.
     pub(super) fn visit(
         &self,
         driver: &mut DriverShard,

@@ -27,8 +27,7 @@ use crate::sync::park::{Sleeper, Waker};
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
-/// The tick by which something is wanted at once. A sleeping reaper has a later one: at least tick
-/// 1, in a store's first interval.
+/// Something is wanted at once. A sleeping reaper announces a later tick, at least 1.
 pub(super) const AT_ONCE: u64 = 0;
 
 /// The reaper's announcement, and its thread.

@@ -8,9 +8,8 @@ use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Run;
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Each block: the id of its first slot, and its slots. No slot moves, so an occupancy that
-    /// lasts for the whole walk is met exactly once. (A replaced keyed entry continues in another
-    /// slot: `core::index::walk` is for those.)
+    /// Each block: the id of its first slot, and its slots. An occupancy that lasts throughout is
+    /// met exactly once. (A replaced keyed entry changes its slot: see `core::index::walk`.)
     fn each_block(&self) -> impl Iterator<Item = (u32, Run<'_, P>)> {
         (0..self.shards()).flat_map(move |shard| {
             (0..self.blocks(shard)).filter_map(move |block| self.block_at(shard, block))

@@ -230,8 +230,7 @@ impl<'i> Likely<'i> {
         }
     }
 
-    /// What this home shows, in a table that was listed when this thread had pinned. `None` if it
-    /// has no word of the hash, and is closed.
+    /// What this home of a listed table shows. `None` if it has no word of the hash, and is closed.
     #[inline(always)]
     fn glance_here(self) -> Option<Glance<Published, Open<'i>>> {
         let Likely { table, home, hash, .. } = self;

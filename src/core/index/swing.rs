@@ -1,5 +1,4 @@
-//! Changes of published words: a replacing thread makes a word name the new slot, and the migrating
-//! thread copies words to a younger table.
+//! Changes of published words: by a replacing thread to the new slot, and copies to younger tables.
 //!
 //! `docs/design.md`, "Growth beside replacement", says why neither undoes the other's work.
 

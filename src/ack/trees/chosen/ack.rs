@@ -31,8 +31,7 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// [`ack_chosen_at`](Self::ack_chosen_at) for a root that is not at its likeliest place, or
-    /// whose word another thread has just changed.
+    /// [`ack_chosen_at`](Self::ack_chosen_at) for a root elsewhere, or whose word has just changed.
     #[cold]
     #[inline(never)]
     fn ack_anywhere(&self, key: Key<'_>, xor: u64) -> Result<Ack, AckError> {

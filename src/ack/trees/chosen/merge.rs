@@ -37,8 +37,7 @@ impl<T: 'static> Trees<T> {
         target
     }
 
-    /// Ends the root `new` at its init, because of an earlier failure with the entry `found`.
-    /// Returns as [`merge`](Self::merge).
+    /// Ends the root `new` at its init: `found` holds an earlier failure. Returns as `merge`.
     pub(super) fn merge_failed(
         &self,
         mine: &Mine,
