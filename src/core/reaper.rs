@@ -47,7 +47,7 @@ impl Orders {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Orders a stop when nothing is left, or after `limit`, the shortest of which counts.
+    /// Orders a stop when nothing is left, or after `limit`. Of several limits the shortest counts.
     #[cfg_attr(not(feature = "async"), allow(dead_code))]
     pub(crate) fn drain(&self, limit: Duration) {
         let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
