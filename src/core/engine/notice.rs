@@ -60,6 +60,7 @@ impl Notices {
     /// Notifies the driver of a block whose next expiration was lowered, and returns that one.
     pub(super) fn notify(&self, block: u32, header: &Header) -> Option<u64> {
         self.inbox.push(block, header);
+        // The block's, not the caller's own: the push may have been for another thread, too (W10).
         let tick = header.next.get()?;
         // After the push: a driver that raises it has taken the inbox with the block in it.
         self.next.name(tick);

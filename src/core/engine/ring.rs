@@ -252,6 +252,7 @@ impl Ring {
                 self.active.compare_exchange(active, wanted, Ordering::AcqRel, Ordering::Relaxed);
         }
         let active = self.active.load(Ordering::Acquire);
+        // Meanwhile it may have grown.
         resident.end = resident.end.max(active);
         let mut released = 0;
         let mut in_use = false;
