@@ -4,7 +4,7 @@
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
 pub use crate::core::index::TwoWords;
-use crate::core::index::{Glance, Index as Inner, Insert, Removed, ANYWHERE};
+use crate::core::index::{Glance, Index as Inner, Insert, Removed, Sighting};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
 use crate::core::pins::{Pin, Pins, Wait, PERIODS};
@@ -92,7 +92,7 @@ impl Index {
             glance => glance,
         };
         match glance {
-            Glance::There(seen) => Some(Some(seen.slot)),
+            Glance::There(seen) => Some(Some(seen.slot())),
             Glance::Absent(_) => Some(None),
             Glance::Unclear => None,
         }
@@ -119,15 +119,15 @@ impl Index {
 
     /// Takes the word of a slot away. True if a copy may be on its way, so that the slot must rest.
     pub fn remove(&self, hash: u32, slot: u32) -> bool {
-        self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false) == Removed::Copied
+        self.0.remove_at(&self.1.pin(), hash, slot, None) == Removed::Copied
     }
 
     /// As [`remove`](Self::remove), by a thread that has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
-        let position = found.map_or(ANYWHERE, |candidate| candidate.position());
-        self.0.remove(&self.1.pin(), hash, slot, position, |_| false) == Removed::Copied
+        let position = found.map(|candidate| candidate.position());
+        self.0.remove_at(&self.1.pin(), hash, slot, position) == Removed::Copied
     }
 
     /// Installs a successor of twice the size.
@@ -155,24 +155,29 @@ impl Index {
     pub fn swing(
         &self,
         hash: u32,
-        seen: Option<(u32, usize)>,
+        seen: Option<Seen<'_>>,
         target: u32,
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        self.0.swing(&self.1.pin(), hash, seen, target, tail, is_live);
+        self.0.swing(&self.1.pin(), hash, seen.map(|seen| seen.0), target, tail, is_live);
     }
 
-    /// The slot that the likeliest word under `hash` names, and where in its home that word is.
-    pub fn seen(&self, _: &Pinned, hash: u32) -> Option<(u32, usize)> {
-        let candidate = self.0.candidate(hash)?;
-        Some((candidate.slot(), candidate.position()))
+    /// The word of this slot, if it is the likeliest one under `hash`.
+    pub fn seen(&self, pin: &Pinned, hash: u32, slot: u32) -> Option<Seen<'_>> {
+        self.0.sight(&pin.0, hash, slot).map(Seen)
     }
 
-    /// Takes the word away that leads to a slot.
-    pub fn remove_forwarded(&self, hash: u32, slot: u32, tail: impl Fn(u32) -> u32) {
+    /// Takes the word away that leads to a slot. `seen` is the slot's own, if the caller saw it.
+    pub fn remove_forwarded(
+        &self,
+        hash: u32,
+        slot: u32,
+        seen: Option<Seen<'_>>,
+        tail: impl Fn(u32) -> u32,
+    ) {
         let leads = |id| tail(id) == slot;
-        self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, leads);
+        self.0.remove(&self.1.pin(), hash, slot, seen.map(|seen| seen.0), leads);
     }
 
     /// Lets grace periods end. True if one is still running.
@@ -182,7 +187,7 @@ impl Index {
 
     /// Pins this thread: no slot that it finds is freed while the result lives.
     pub fn pin(&self) -> Pinned {
-        Pinned { _pin: self.1.pin() }
+        Pinned(self.1.pin())
     }
 
     /// Begins the wait for a slot whose word is out of the index.
@@ -227,9 +232,11 @@ impl Index {
 }
 
 /// What a pinned thread holds.
-pub struct Pinned {
-    _pin: Pin,
-}
+pub struct Pinned(Pin);
+
+/// A published word, as a thread has seen it under a pin that it has yet.
+#[derive(Clone, Copy)]
+pub struct Seen<'i>(Sighting<'i>);
 
 /// A slot that waits as a batch of a store does, until no thread can be looking at it.
 pub struct Retired(Wait);

@@ -61,7 +61,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
     }
 
     /// The entry that has expired in this slot, which the caller has ended.
-    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) -> E {
+    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) -> E {
         let cause = RemovalCause::Expired;
         self.item(self.store.ended_by_driver(dead, named, cause), cause, deadline)
     }
@@ -97,7 +97,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
         self.store.end_unheard(pin, due);
     }
 
-    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) {
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) {
         let listener = match &self.target {
             Target::Poll(stack) => return stack.push(self.expired(dead, named, deadline)),
             Target::Channel(sender) => {
@@ -148,7 +148,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>, F: Fn(E)> Keyed<K, V> for Poll<'_, K
         self.shared.store.end_due(pin, due, gone);
     }
 
-    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64) {
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) {
         (self.into)(self.shared.expired(dead, named, deadline));
     }
 

@@ -344,7 +344,10 @@ impl<T: 'static, F: Fn(T)> Reports<T> for Poll<'_, T, F> {
 }
 
 impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
-    type Hold = ();
+    type Hold<'s>
+        = ()
+    where
+        Self: 's;
 
     fn may_end(&self, _: &Occupant<'_, Value<T>>) -> Option<()> {
         Some(())

@@ -383,7 +383,10 @@ impl Waiters {
 }
 
 impl Frontend<Held> for Waiters {
-    type Hold = ();
+    type Hold<'s>
+        = ()
+    where
+        Self: 's;
 
     fn may_end(&self, _: &Occupant<'_, Held>) -> Option<()> {
         Some(())

@@ -1,7 +1,7 @@
 //! One thread: what the models check in all interleavings, here at full size.
 
 use super::table::{Publish, Table};
-use super::{Index, Insert, Removed, ANYWHERE};
+use super::{Index, Insert, Removed};
 use crate::core::params::{ALIKE, CLASSES, HOME, OVER};
 use crate::core::pins::Pins;
 use crate::sync::Ordering;
@@ -33,7 +33,7 @@ impl Alone {
     }
 
     fn remove(&self, hash: u32, slot: u32) -> Removed {
-        self.index.remove(&self.pins.pin(), hash, slot, ANYWHERE, |_| false)
+        self.index.remove(&self.pins.pin(), hash, slot, None, |_| false)
     }
 
     fn migrate(&self, budget: usize) -> bool {

@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Instant;
 
 const HELP: &str = "\
-cargo xtask test     format, clippy, unit, property, stress and doc tests, docs, loom models
+cargo xtask test     format, places of seeded bugs, clippy, unit, property, stress and doc tests, docs, loom models
 cargo xtask quick    the same without the stress scenarios and the loom models
                      (`--without-nats` leaves out the tests on NATS brokers, which fetch a server by pip)
 cargo xtask models   the loom models alone
@@ -143,6 +143,7 @@ const WITHOUT_NATS: &str = "left out: the tests on NATS brokers (--without-nats)
 fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
     let mut steps = vec![
         cargo("format", "fmt --all --check"),
+        Step { own: Some(inject::places), ..cargo("places of the seeded bugs", "xtask inject") },
         cargo("clippy", "clippy --locked --workspace --all-features --all-targets -- -D warnings"),
         cargo(
             "clippy, no features",

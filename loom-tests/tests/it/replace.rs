@@ -1,7 +1,7 @@
 //! Replacement beside growth: an index whose words are swung from slot to slot while they are
 //! migrated. The slots are a model's own; the index is the real one.
 
-use expiry::model::{Index, Inserted};
+use expiry::model::{Index, Inserted, Seen};
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom_tests::{aside, at_once, beside, bounded, costly, deep, large, light, model, thread};
 use std::sync::{Arc, Mutex};
@@ -80,7 +80,7 @@ impl Rig {
         self.swing_seen(None, target);
     }
 
-    fn swing_seen(&self, seen: Option<(u32, usize)>, target: u32) {
+    fn swing_seen(&self, seen: Option<Seen<'_>>, target: u32) {
         let tail = |slot| self.tail(slot);
         self.index.swing(HASH, seen, target, tail, || self.is_live(target));
     }
@@ -119,7 +119,7 @@ impl Rig {
         let pin = self.index.pin();
         self.fill(new);
         while let Some(old) = self.find() {
-            let seen = self.index.seen(&pin, HASH).filter(|seen| seen.0 == old);
+            let seen = self.index.seen(&pin, HASH, old);
             if self.swap(old, new) {
                 self.swing_seen(seen, new);
                 return true;
@@ -132,7 +132,20 @@ impl Rig {
     fn remove(&self) -> bool {
         while let Some(slot) = self.find() {
             if self.swap(slot, DEAD) {
-                self.index.remove_forwarded(HASH, slot, |slot| self.tail(slot));
+                self.index.remove_forwarded(HASH, slot, None, |slot| self.tail(slot));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// As [`remove`](Self::remove), as a store does it that has seen the word in its index bucket.
+    fn remove_seen(&self) -> bool {
+        let pin = self.index.pin();
+        while let Some(slot) = self.find() {
+            let seen = self.index.seen(&pin, HASH, slot);
+            if self.swap(slot, DEAD) {
+                self.index.remove_forwarded(HASH, slot, seen, |slot| self.tail(slot));
                 return true;
             }
         }
@@ -199,6 +212,29 @@ fn a_swing_at_home_beside_a_migration() {
             a.join().unwrap();
             while rig.migrate(100) {}
             assert_eq!(rig.all(), [rig.tail(1)]);
+            assert_eq!(rig.index.tables(), 1);
+        });
+    }
+}
+
+/// A thread takes the word away where it saw it, in the old table or the young one, while another
+/// thread migrates it once or twice. Guards: it takes the word by a swap of the header, which fails
+/// where the migrating thread has closed the home or taken the bit.
+#[test]
+fn a_removal_at_home_beside_a_migration() {
+    for times in [1, 2] {
+        costly("a_removal_at_home_beside_a_migration", 1, 3, move || {
+            let rig = Rig::new();
+            rig.index.grow();
+            let a = aside(&rig, |rig| rig.remove_seen());
+            rig.migrate(100);
+            if times == 2 {
+                rig.index.grow();
+                rig.migrate(100);
+            }
+            assert!(a.join().unwrap());
+            while rig.migrate(100) {}
+            assert_eq!(rig.all(), []);
             assert_eq!(rig.index.tables(), 1);
         });
     }

@@ -12,7 +12,10 @@ use crate::sync::Ordering;
 use std::time::Duration;
 
 impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
-    type Hold = ();
+    type Hold<'s>
+        = ()
+    where
+        Self: 's;
 
     fn may_end(&self, live: &Occupant<'_, Tree<T>>) -> Option<()> {
         if live.lease.is(State::LiveIssued) {

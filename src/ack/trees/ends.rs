@@ -6,7 +6,6 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{Frontend, Refused};
-use crate::core::index::ANYWHERE;
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
@@ -136,7 +135,7 @@ impl<T: 'static> Trees<T> {
         ended: Ended<'_, Tree<T>>,
         target: u64,
         reason: Option<Reason>,
-        at: Option<(Key<'_>, usize)>,
+        at: Option<(Key<'_>, Option<usize>)>,
     ) -> Option<T> {
         let outcome = match self.outcome(mine, ended, target, reason, at) {
             Ok(outcome) => outcome,
@@ -164,7 +163,7 @@ impl<T: 'static> Trees<T> {
         ended: Ended<'_, Tree<T>>,
         target: u64,
         reason: Option<Reason>,
-        at: Option<(Key<'_>, usize)>,
+        at: Option<(Key<'_>, Option<usize>)>,
     ) -> Result<Outcome<T>, Option<T>> {
         let (id, lease, tree) = (ended.id(), ended.lease(), ended.slot().fields());
         let key = tree.key.load(Ordering::Relaxed);
@@ -191,10 +190,10 @@ impl<T: 'static> Trees<T> {
             }
             RootId::Issued(Root(key))
         } else {
-            let (at, position) = at.unwrap_or_else(|| (self.key(key), ANYWHERE));
+            let (at, position) = at.unwrap_or_else(|| (self.key(key), None));
             self.keys(mine, at).keys_out.add(1);
             // Before the slot is freed: no slot is reused while the index has a word for it.
-            let removed = at.index.remove(&self.engine.pin(), at.hash, id, position, |_| false);
+            let removed = at.index.remove_at(&self.engine.pin(), at.hash, id, position);
             if self.engine.free_or_rest(mine, ended, removed) {
                 self.engine.tend_if_wanted(self);
             }

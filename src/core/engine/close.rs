@@ -44,10 +44,10 @@ impl<P: Payload, C> Engine<P, C> {
     /// Goes from shard to shard, and waits at each until the thread that drives it has left. A
     /// thread [inside](is_inside) a call of the user's code does not wait: the drivers of those
     /// shards close them ([`close_what_was_left`](Self::close_what_was_left)).
-    pub(crate) fn close<F: Frontend<P>>(
+    pub(crate) fn close<'s, F: Frontend<P>>(
         &self,
-        frontend: &F,
-        mut f: impl FnMut(Ended<'_, P>, F::Hold),
+        frontend: &'s F,
+        mut f: impl FnMut(Ended<'_, P>, F::Hold<'s>),
     ) -> bool {
         self.admission.refuse();
         self.fence.close();
@@ -95,11 +95,11 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Number of entries that this has ended; `None` if the shard was closed before.
-    fn close_shard<F: Frontend<P>>(
+    fn close_shard<'s, F: Frontend<P>>(
         &self,
         at: usize,
-        frontend: &F,
-        f: &mut impl FnMut(Ended<'_, P>, F::Hold),
+        frontend: &'s F,
+        f: &mut impl FnMut(Ended<'_, P>, F::Hold<'s>),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
             // An entry on its way in finds its block closed. Only its claimer ends and reports it.

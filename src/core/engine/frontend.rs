@@ -74,11 +74,13 @@ pub(crate) struct Round {
 /// What the driver calls with what it finds; implemented by the store types.
 pub(crate) trait Frontend<P: Payload> {
     /// What the driver holds from its look at a slot until the slot has ended.
-    type Hold;
+    type Hold<'s>
+    where
+        Self: 's;
 
     /// Whether the driver may end this slot. `None` if its claimer has yet to publish it, and calls
     /// [`Engine::enforce`](super::Engine::enforce) after that.
-    fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold>;
+    fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold<'_>>;
 
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
     /// blocks, and the driver [ends them as one](Self::end_block).
@@ -94,7 +96,7 @@ pub(crate) trait Frontend<P: Payload> {
 
     /// Reports this entry, which the driver has ended at clock reading `now` and which was due at
     /// `deadline`, and frees the slot. Must not panic.
-    fn expired(&self, ended: Ended<'_, P>, hold: Self::Hold, deadline: u64, now: u64);
+    fn expired<'s>(&'s self, ended: Ended<'_, P>, hold: Self::Hold<'s>, deadline: u64, now: u64);
 
     /// Closes the store as [`Engine::close`](super::Engine::close) does. May be called again.
     fn close(&self);

@@ -1,8 +1,8 @@
 //! Look-ups: in one table, and in the index.
 
 use super::directory::Directory;
-use super::table::{slot_of, wanted, Home, Table, CLOSED, VERSIONS};
-use super::{Index, ANYWHERE};
+use super::table::{slot_of, wanted, Home, Sighting, Table, CLOSED, VERSIONS};
+use super::Index;
 use crate::core::params::HOME;
 use crate::core::pins::Pin;
 use crate::core::prefetch_at;
@@ -39,25 +39,17 @@ impl<F: FnMut(u32) -> bool> Probe for F {
 /// A word that may be the wanted one.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'a, const OWN: usize = HOME> {
-    home: &'a Home<OWN>,
+    seen: Sighting<'a, OWN>,
     header: u64,
-    word: u64,
-    /// Position of the word in its home.
-    position: usize,
 }
 
 impl<const OWN: usize> Word<'_, OWN> {
-    #[inline(always)]
-    fn slot(&self) -> u32 {
-        slot_of(self.word)
-    }
-
     /// Whether the word has been published ever since it was read, in this life of the table. So it
     /// has the hash: a swing changes the slot only.
     #[inline(always)]
     fn was_published(&self) -> bool {
-        let now = self.home.header.load(Ordering::Acquire);
-        (now ^ self.header) & (VERSIONS | 1 << self.position) == 0
+        let now = self.seen.home.header.load(Ordering::Acquire);
+        (now ^ self.header) & (VERSIONS | 1 << self.seen.position) == 0
     }
 }
 
@@ -131,8 +123,9 @@ impl<const OWN: usize> Table<OWN> {
         let position = matching.trailing_zeros() as usize;
         // Acquire: a thread that finds a mere reservation finds the header changed (model
         // `w14_a_candidate_that_was_only_reserved`).
-        let word = self.word_at(home, hash, position).load(Ordering::Acquire);
-        Glance::There(Word { home, header, word, position })
+        let place = self.word_at(home, hash, position);
+        let word = place.load(Ordering::Acquire);
+        Glance::There(Word { seen: Sighting { home, place, position, word }, header })
     }
 
     #[inline(always)]
@@ -154,12 +147,12 @@ pub(crate) struct Candidate<'a> {
 impl Candidate<'_> {
     #[inline(always)]
     pub(crate) fn slot(&self) -> u32 {
-        self.inner.slot()
+        self.inner.seen.slot()
     }
 
     #[inline(always)]
     pub(crate) fn position(&self) -> usize {
-        self.inner.position
+        self.inner.seen.position
     }
 
     /// Whether the word has been published ever since it was read. The caller asks after its look
@@ -173,13 +166,6 @@ impl Candidate<'_> {
     pub(crate) fn is_believed(&self) -> bool {
         self.inner.was_published() && self.index.directory() == self.directory
     }
-}
-
-/// A word published when this thread pinned: what its slot held stays until the thread unpins.
-#[derive(Clone, Copy)]
-pub(crate) struct Published {
-    pub(crate) slot: u32,
-    pub(crate) position: usize,
 }
 
 /// An open home that had no word of a hash, under a pin: every look-up of that hash comes there.
@@ -220,7 +206,7 @@ impl<'i> Likely<'i> {
     /// the pin may be given back, and then seems empty and open (model
     /// `w12_a_pinned_glance_beside_a_migrate`).
     #[inline(always)]
-    pub(crate) fn glance<'g>(self, pin: &'g Pin) -> Glance<Published, Open<'g>>
+    pub(crate) fn glance<'g>(self, pin: &'g Pin) -> Glance<Sighting<'i>, Open<'g>>
     where
         'i: 'g,
     {
@@ -232,12 +218,10 @@ impl<'i> Likely<'i> {
 
     /// What this home of a listed table shows. `None` if it has no word of the hash, and is closed.
     #[inline(always)]
-    fn glance_here(self) -> Option<Glance<Published, Open<'i>>> {
+    fn glance_here(self) -> Option<Glance<Sighting<'i>, Open<'i>>> {
         let Likely { table, home, hash, .. } = self;
         Some(match table.glance(home, hash) {
-            Glance::There(seen) if seen.was_published() => {
-                Glance::There(Published { slot: seen.slot(), position: seen.position })
-            }
+            Glance::There(word) if word.was_published() => Glance::There(word.seen),
             Glance::There(_) => Glance::Unclear,
             Glance::Absent(header) => Glance::Absent(Open { table, home, header, hash }),
             Glance::Unclear => return None,
@@ -259,32 +243,32 @@ impl Index {
     /// What a pinned thread sees at the first home of this hash that is open, or has a word of it.
     /// The bullets of [`oldest`](Self::oldest) hold for that home.
     #[inline]
-    pub(crate) fn glance_pinned<'g>(
-        &'g self,
+    pub(crate) fn glance_pinned<'i: 'g, 'g>(
+        &'i self,
         _pin: &'g Pin,
         hash: u32,
-    ) -> Glance<Published, Open<'g>> {
+    ) -> Glance<Sighting<'i>, Open<'g>> {
         let glance = |class| Likely::at(self, self.table(class), hash).glance_here();
         self.directory().classes().find_map(glance).unwrap_or(Glance::Unclear)
     }
 
-    /// The position in its home of a published word of this hash that names `slot`, or [`ANYWHERE`]
-    /// if that takes more than a glance.
+    /// The published word of this hash that names `slot`, unless that takes more than a glance.
     #[inline(always)]
-    pub(crate) fn position(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
-        match self.likely(hash).glance(pin) {
-            Glance::There(seen) if seen.slot == slot => seen.position,
-            Glance::Unclear => self.position_younger(pin, hash, slot),
-            _ => ANYWHERE,
-        }
+    pub(crate) fn sight(&self, pin: &Pin, hash: u32, slot: u32) -> Option<Sighting<'_>> {
+        let seen = match self.likely(hash).glance(pin) {
+            Glance::There(seen) => Some(seen),
+            Glance::Absent(_) => None,
+            Glance::Unclear => self.sight_younger(pin, hash),
+        };
+        seen.filter(|seen| seen.slot() == slot)
     }
 
     #[cold]
     #[inline(never)]
-    fn position_younger(&self, pin: &Pin, hash: u32, slot: u32) -> usize {
+    fn sight_younger(&self, pin: &Pin, hash: u32) -> Option<Sighting<'_>> {
         match self.glance_pinned(pin, hash) {
-            Glance::There(seen) if seen.slot == slot => seen.position,
-            _ => ANYWHERE,
+            Glance::There(seen) => Some(seen),
+            _ => None,
         }
     }
 

@@ -99,6 +99,7 @@ mod walk;
 
 use self::directory::Directory;
 pub(crate) use self::look::{Candidate, Glance, Likely, Open, Probe};
+pub(crate) use self::table::Sighting;
 use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
@@ -137,9 +138,6 @@ pub(crate) enum Removed {
     /// A copy may be under way: the slot goes to the deferred-free list.
     Copied,
 }
-
-/// The position in a home is not known.
-pub(crate) const ANYWHERE: usize = usize::MAX;
 
 /// The index of one shard.
 pub(crate) struct Index {
@@ -278,25 +276,40 @@ impl Index {
 
     /// Takes away the word of an ended slot. Exactly one thread calls this for each published slot.
     ///
-    /// `position` is where in its home the word was last seen, or [`ANYWHERE`]. `leads` says
-    /// whether another slot leads to this one: the word may still name that slot, if a migrating
-    /// thread has copied it. The pin keeps the table from beginning another life between the look
-    /// at a header and the last store to a word.
+    /// `seen` is the word, if the caller has seen it under this pin. `leads` says whether another
+    /// slot leads to this one: the word may still name that slot, if a migrating thread has copied
+    /// it. The pin keeps the table from beginning another life between the look at a header and the
+    /// last store to a word.
     #[inline(always)]
     pub(crate) fn remove(
         &self,
-        pin: &Pin,
+        _pin: &Pin,
         hash: u32,
         slot: u32,
-        position: usize,
+        seen: Option<Sighting<'_>>,
         leads: impl Fn(u32) -> bool,
     ) -> Removed {
-        match self.oldest(pin).remove_at(word(hash, slot), position) {
+        match seen.and_then(Sighting::remove) {
             Some(false) => return Removed::Clean,
             Some(true) => return Removed::Copied,
             None => {}
         }
         self.remove_anywhere(hash, move |candidate| candidate == slot || leads(candidate))
+    }
+
+    /// As [`remove`](Self::remove), of a slot to which no other leads. Before it pinned, the caller
+    /// may have seen the word at this `position` of its home: most likely it is there yet.
+    #[inline(always)]
+    pub(crate) fn remove_at(
+        &self,
+        pin: &Pin,
+        hash: u32,
+        slot: u32,
+        position: Option<usize>,
+    ) -> Removed {
+        let value = word(hash, slot);
+        let seen = position.map(|position| self.oldest(pin).sighting(value, position));
+        self.remove(pin, hash, slot, seen, |_| false)
     }
 
     /// [`remove`](Self::remove), wherever the word is.
@@ -321,24 +334,21 @@ impl Index {
 
     /// Makes the word whose slot leads to `target` name `target` itself, unless `target` is no
     /// longer live: then it has been found under its own word. `tail` is where a slot's forwards
-    /// lead to. `seen` is the slot that the caller has just forwarded, and the position of its word
-    /// in its home, or [`ANYWHERE`]. Lock-free.
+    /// lead to. `seen` is the word of the slot that the caller has just forwarded, if it has seen
+    /// that word under this pin. Lock-free.
     #[inline(always)]
     pub(crate) fn swing(
         &self,
-        pin: &Pin,
+        _pin: &Pin,
         hash: u32,
-        seen: Option<(u32, usize)>,
+        seen: Option<Sighting<'_>>,
         target: u32,
         tail: impl Fn(u32) -> u32,
         is_live: impl Fn() -> bool,
     ) {
-        if let Some((from, position)) = seen {
-            if self.oldest(pin).swing_at(word(hash, from), target, position) {
-                return;
-            }
+        if !seen.is_some_and(|seen| seen.swing(target)) {
+            self.swing_anywhere(hash, target, tail, is_live);
         }
-        self.swing_anywhere(hash, target, tail, is_live);
     }
 
     /// [`swing`](Self::swing), wherever the word is.
@@ -391,8 +401,7 @@ impl TwoWords {
 
     /// Takes away the word of a slot, which was seen at this place of its home.
     pub fn remove(&self, hash: u32, slot: u32, position: usize) {
-        let value = word(hash, slot);
-        let taken = self.0.remove_at(value, position);
+        let taken = self.0.sighting(word(hash, slot), position).remove();
         taken
             .or_else(|| self.0.remove(hash, |candidate| candidate == slot))
             .expect("it is published");

@@ -3,29 +3,10 @@
 //! `docs/design.md`, "Growth beside replacement", says why neither undoes the other's work.
 
 use super::line::bits;
-use super::table::{hash_of, slot_of, wanted, word, Table};
-use super::ANYWHERE;
+use super::table::{slot_of, wanted, word, Table};
 use crate::sync::Ordering;
 
 impl<const OWN: usize> Table<OWN> {
-    /// Makes a word `from` at `position` of its home name `target`. Returns whether it was there.
-    ///
-    /// The slot that `from` names leads to `target`. The caller has been pinned since it found that
-    /// slot, so no other entry has it: a word `from` is this key's, or a migrating thread's copy of
-    /// it.
-    #[inline(always)]
-    pub(super) fn swing_at(&self, from: u64, target: u32, position: usize) -> bool {
-        if position == ANYWHERE {
-            return false;
-        }
-        let hash = hash_of(from);
-        let place = self.word_at(self.home_of(hash), hash, position);
-        // The orderings are those of `swing`.
-        place
-            .compare_exchange(from, word(hash, target), Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
     /// Makes the word whose slot leads to `target` name `target`, in a closed home too. Returns
     /// whether there is such a word. The caller is pinned.
     ///

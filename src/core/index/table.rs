@@ -155,6 +155,56 @@ impl Drop for Reserved<'_> {
     }
 }
 
+/// A published word, as a thread has seen it that has been pinned since. Until that thread unpins,
+/// the table does not begin another life. So what lies at this place is that word, what a swing has
+/// made of it, or 0, or a word that another thread has put there after it.
+#[derive(Clone, Copy)]
+pub(crate) struct Sighting<'a, const OWN: usize = HOME> {
+    pub(super) home: &'a Home<OWN>,
+    pub(super) place: &'a AtomicU64,
+    /// Which of the home's words it is.
+    pub(super) position: usize,
+    pub(super) word: u64,
+}
+
+impl<const OWN: usize> Sighting<'_, OWN> {
+    /// The slot that the word named.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> u32 {
+        slot_of(self.word)
+    }
+
+    /// As [`Table::remove`], if the word is there yet.
+    #[inline(always)]
+    pub(super) fn remove(self) -> Option<bool> {
+        let Sighting { home, place, position, word } = self;
+        // The orderings, and the order, are those of `Table::remove`.
+        // survives: only the migrating thread may take the caller's word away, and it closes the
+        // home first, so the swap of the header fails. This holds for both loads.
+        let header = home.header.load(Ordering::Acquire);
+        if place.load(Ordering::Acquire) != word || header & 1 << position == 0 {
+            return None;
+        }
+        home.disown(header, position).then(|| {
+            // survives: stronger than needed: no key is migrated by this way, so a lookup that
+            // finds the word gone has nothing to look for elsewhere. `Table::remove` needs it.
+            place.store(0, Ordering::Release);
+            header & CLOSED != 0
+        })
+    }
+
+    /// Makes the word name `target`, to which its slot leads, if it has not changed. Returns
+    /// whether it had not. What has not changed is this key's word, or a migrating thread's copy of
+    /// it.
+    #[inline(always)]
+    pub(super) fn swing(self, target: u32) -> bool {
+        // The orderings are those of `Table::swing`.
+        let swung = word(hash_of(self.word), target);
+        let place = self.place;
+        place.compare_exchange(self.word, swung, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+}
+
 /// The result of an attempt to publish in one table.
 pub(super) enum Publish {
     /// Published at this position.
@@ -379,27 +429,11 @@ impl<const OWN: usize> Table<OWN> {
         }
     }
 
-    /// [`remove`](Self::remove) of a word published at `position` of its home; `None` if it is not.
+    /// A word that may be at `position` of its home.
     #[inline(always)]
-    pub(super) fn remove_at(&self, value: u64, position: usize) -> Option<bool> {
-        if position == super::ANYWHERE {
-            return None;
-        }
-        let home = self.home_of(hash_of(value));
-        let word = self.word_at(home, hash_of(value), position);
-        // The orderings, and the order, are those of `remove`.
-        // survives: only the migrating thread may take the caller's word away, and it closes the
-        // home first, so the swap of the header fails. This holds for both loads.
-        let header = home.header.load(Ordering::Acquire);
-        if word.load(Ordering::Acquire) != value || header & 1 << position == 0 {
-            return None;
-        }
-        home.disown(header, position).then(|| {
-            // survives: stronger than needed: no key is migrated by this way, so a lookup that
-            // finds the word gone has nothing to look for elsewhere. `remove` needs it.
-            word.store(0, Ordering::Release);
-            header & CLOSED != 0
-        })
+    pub(super) fn sighting(&self, word: u64, position: usize) -> Sighting<'_, OWN> {
+        let home = self.home_of(hash_of(word));
+        Sighting { home, place: self.word_at(home, hash_of(word), position), position, word }
     }
 
     /// Takes away one published word of this hash, whose slot `is_it`. Returns whether the home was

@@ -2,10 +2,10 @@
 
 use super::compute::Altered;
 use super::{Compute, Current, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
-use crate::core::engine::{Pin, Room};
+use crate::core::engine::Pin;
 use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
-use crate::keyed::store::{Entered, Lent, Place, RemovalCause, Store};
+use crate::keyed::store::{Entered, Lent, Offer, Place, RemovalCause, Store};
 #[cfg(doc)]
 use crate::keyed::StoreError;
 use crate::keyed::{InsertError, Lifetimes};
@@ -139,10 +139,8 @@ where
             return self.insert_asking((key, value), lifetime.into());
         }
         self.invalidate_load(&key);
-        let (hash, room) = (self.hash(&key), self.store.engine.admission.room());
-        let lifetime = (lifetime.into(), false);
-        let settled = self.put_by(hash, (key, value), lifetime, Replaces::Any, room)?;
-        Ok(settled.into_replaced())
+        let offer = self.store.offer(self.hash(&key), key, Some(value));
+        Ok(self.put_by(offer, (lifetime.into(), false), Replaces::Any)?.into_replaced())
     }
 
     /// As [`insert_for`](Self::insert_for), in a map with a policy. It ends here, so that the
@@ -182,22 +180,19 @@ where
         replaces: Replaces,
     ) -> Result<Settled<'_, K, V>, InsertError<K, V>> {
         self.invalidate_load(&key);
-        let (asks, room) = (self.store.expiry.is_some(), self.store.engine.admission.room());
-        self.put_by(hash, (key, value), (lifetime, asks), replaces, room)
+        let offer = self.store.offer(hash, key, Some(value));
+        self.put_by(offer, (lifetime, self.store.expiry.is_some()), replaces)
     }
 
     /// The loop of an insertion, which may ask a policy for the lifetime.
     #[inline(always)]
     pub(super) fn put_by<'s>(
         &'s self,
-        hash: u32,
-        (key, value): (K, V),
+        mut offer: Offer<'s, K, V>,
         lifetime: (Lifetimes, bool),
         replaces: Replaces,
-        room: Room<'s>,
     ) -> Result<Settled<'s, K, V>, InsertError<K, V>> {
         let store = &*self.store;
-        let mut offer = store.offer(hash, key, Some(value)).with_room(room);
         if let Err(error) = offer.weigh() {
             return Err(InsertError::of(offer.into_pair(), error));
         }

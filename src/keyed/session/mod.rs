@@ -78,7 +78,12 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
         &self.store
     }
 
-    fn report(&self, dead: occupancy::Ended<'_, Pair<SessionId, Seat<T>>>, named: Named, _: u64) {
+    fn report(
+        &self,
+        dead: occupancy::Ended<'_, Pair<SessionId, Seat<T>>>,
+        named: Named<'_>,
+        _: u64,
+    ) {
         let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
         // SAFETY: this thread has ended the session, and takes its token here only.
         let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO), self.lend) };

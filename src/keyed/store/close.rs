@@ -24,7 +24,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         &'s self,
         mut left: impl FnMut(EndedSlot<&'s Self, K, V>, Lease),
     ) -> bool {
-        let give = |dead: Ended<'_, Pair<K, V>>, named: Named| {
+        let give = |dead: Ended<'_, Pair<K, V>>, named: Named<'_>| {
             let lease = dead.lease();
             left(self.ended_by_driver(dead, named, RemovalCause::Closed), lease);
         };

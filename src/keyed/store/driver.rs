@@ -3,7 +3,7 @@
 use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
 use crate::core::engine::{bits, Chain, DueBlock, Frontend, Pin};
-use crate::core::index::ANYWHERE;
+use crate::core::index::Sighting;
 use crate::core::lease::Lease;
 use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::Slot;
@@ -13,12 +13,12 @@ use crate::kit::panics::caught;
 use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 
-/// An entry that the driver is about to end: pinned, with its key's hash and where in its index
-/// bucket the slot is named.
-pub(crate) struct Named {
+/// An entry that the driver is about to end: pinned, with its key's hash and the index's word for
+/// it, if that was seen at first sight.
+pub(crate) struct Named<'s> {
     pub(in crate::keyed) pin: Pin,
     pub(super) hash: u32,
-    pub(super) position: usize,
+    pub(super) word: Option<Sighting<'s>>,
 }
 
 /// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The
@@ -37,16 +37,19 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
     /// reports it. Must not panic.
-    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64);
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64);
 
     /// What [`Frontend::close`] does.
     fn close_all(&self);
 }
 
 impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
-    type Hold = Named;
+    type Hold<'s>
+        = Named<'s>
+    where
+        Self: 's;
 
-    fn may_end(&self, live: &Occupant<'_, Pair<K, V>>) -> Option<Named> {
+    fn may_end(&self, live: &Occupant<'_, Pair<K, V>>) -> Option<Named<'_>> {
         let store = self.store();
         // Before the look at where others lead to.
         let pin = store.engine.pin();
@@ -67,7 +70,7 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         self.store().engine.keys.likely(hash);
     }
 
-    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named, deadline: u64, _: u64) {
+    fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64, _: u64) {
         self.report(dead, named, deadline);
     }
 
@@ -124,7 +127,7 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
         self.end_unheard(pin, due);
     }
 
-    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named, _: u64) {
+    fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, _: u64) {
         step("expired");
         if self.removals.is_unheard() {
             return self.expired_unheard(dead, named);
@@ -192,16 +195,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
             let named_in = engine.keys.shard_of_hash(hash);
             let index = engine.keys.at(named_in);
             // Before the end: until the index has named the slot, its claimer owns it.
-            let position = index.position(pin, hash, id);
-            if position == ANYWHERE {
+            let Some(word) = index.sight(pin, hash, id) else {
                 continue;
-            }
+            };
             let Ok(dead) = (Occupant { id, slot, lease }).end() else {
                 continue;
             };
             step("expired");
             due.left &= !(1 << at);
-            index.remove(pin, hash, id, position, |other| {
+            index.remove(pin, hash, id, Some(word), |other| {
                 other != id && tail(engine, other).0 == id
             });
             mine.frontend.counts[named_in].keys.sub(1);
@@ -222,15 +224,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Where the index names a slot whose lease this thread has loaded. `None` if it does not:
-    /// until then the claiming thread may take the payload out again.
-    pub(in crate::keyed) fn named(&self, pin: Pin, id: u32) -> Option<Named> {
+    /// The index names this slot, whose lease this thread has loaded. `None` if it does not: until
+    /// then the claiming thread may take the payload out again.
+    pub(in crate::keyed) fn named(&self, pin: Pin, id: u32) -> Option<Named<'_>> {
         let hash = self.hash_of(id);
-        let position = self.engine.keys.index_of(hash).position(&pin, hash, id);
-        if position == ANYWHERE && !self.is_named(&pin, id, hash) {
-            return None;
-        }
-        Some(Named { pin, hash, position })
+        let word = self.engine.keys.index_of(hash).sight(&pin, hash, id);
+        (word.is_some() || self.is_named(&pin, id, hash)).then_some(Named { pin, hash, word })
     }
 
     /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot

@@ -3,6 +3,7 @@
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::core::engine::{Chain, Pin, Room};
+use crate::core::index::Sighting;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::{EndedSlot, Held};
@@ -83,7 +84,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Option<EndedSlot<&Self, K, V>> {
         let dead = found.occupant().end().ok()?;
         let mine = self.engine.mine(pin);
-        Some(self.finish(pin, mine, room, dead, (found.hash, found.position), cause))
+        Some(self.finish(pin, mine, room, dead, (found.hash, found.word), cause))
     }
 
     /// Ends an entry that was found, whatever has become of its lease. `None` if it has ended.
@@ -145,7 +146,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         mine: &Mine,
         room: Option<&mut Room<'_>>,
         dead: Ended<'_, Pair<K, V>>,
-        (hash, position): (u32, usize),
+        (hash, word): (u32, Option<Sighting<'_>>),
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         let id = dead.id();
@@ -159,7 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.keys(mine, hash).sub(1);
         let index = self.engine.keys.index_of(hash);
         let leads = move |other| other != id && tail(&self.engine, other).0 == id;
-        index.remove(pin, hash, id, position, leads);
+        index.remove(pin, hash, id, word, leads);
         let weight = self.weight_of(id);
         match room {
             Some(room) => room.keep(weight),
@@ -175,18 +176,18 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn ended_by_driver(
         &self,
         dead: Ended<'_, Pair<K, V>>,
-        named: Named,
+        named: Named<'_>,
         cause: RemovalCause,
     ) -> EndedSlot<&Self, K, V> {
         let mine = self.engine.mine(&named.pin);
-        self.finish(&named.pin, mine, None, dead, (named.hash, named.position), cause)
+        self.finish(&named.pin, mine, None, dead, (named.hash, named.word), cause)
     }
 
     /// An entry has expired in a store without a listener. The driver sees to what waits to be
     /// freed when it has left the shard.
-    pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named) {
+    pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>) {
         let mine = self.engine.mine(&named.pin);
-        let at = (named.hash, named.position);
+        let at = (named.hash, named.word);
         let ended = self.finish(&named.pin, mine, None, dead, at, RemovalCause::Expired);
         let (id, slot) = ended.into_slot();
         let chain = Chain::of(id, slot, self.weight_of(id));

@@ -3,7 +3,7 @@
 use super::lookup::Seen;
 use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
 use crate::core::engine::{BadTimeout, Frontend, Pin, Refused, Room};
-use crate::core::index::{Insert, Likely, Open, ANYWHERE};
+use crate::core::index::{Insert, Likely, Open};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Unnamed, Vacant};
 use crate::core::slots::Spot;
@@ -301,7 +301,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         if let Some(eviction) = &store.eviction {
             eviction.note(new.id, new.lease.generation(), hash);
         }
-        let new = Found::under(pin, Leased::of(new, hash), ANYWHERE);
+        let new = Found::under(pin, Leased::of(new, hash), None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         Ok(Entered { new, old: None, closed })
     }
@@ -364,7 +364,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             return Err(Hindered::Overtaken);
         };
         step("forwarded");
-        store.swing(pin, hash, Some((found.id, found.position)), new.id);
+        store.swing(pin, hash, found.word, new.id);
         let new = new.named();
         self.room.keep(old.saturating_sub(self.weight));
         self.room.release();
@@ -372,7 +372,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         store.count(mine, new.id).replacing.add(1);
         // The index names the new slot now.
         let old = EndedSlot::of(store, dead);
-        let new = Found::under(pin, Leased::of(new, hash), ANYWHERE);
+        let new = Found::under(pin, Leased::of(new, hash), None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         if let (true, Some((_, bound))) = (term.keeps, term.idle) {
             store.keep_bound(*found, new, bound);

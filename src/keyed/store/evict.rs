@@ -522,8 +522,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Option<Notice<'_, K, V>> {
         let named = self.named(self.engine.pin(), id)?;
         let slot = self.engine.slots.slot(id)?;
-        let (hash, position) = (named.hash, named.position);
-        let found = Found::under(&named.pin, Leased { id, slot, lease, hash }, position);
+        let (hash, word) = (named.hash, named.word);
+        let found = Found::under(&named.pin, Leased { id, slot, lease, hash }, word);
         let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
         let ended = self.end_for(&named.pin, &found, cause, Some(room))?;

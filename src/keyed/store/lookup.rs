@@ -22,7 +22,7 @@
 
 use super::{Found, Leased, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Keys, Pin};
-use crate::core::index::{Glance, Likely, Open, Probe, ANYWHERE};
+use crate::core::index::{Glance, Likely, Open, Probe, Sighting};
 use crate::core::lease::{Lease, State};
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
@@ -94,7 +94,7 @@ pub(super) enum Seen<'g, K: 'static, V: 'static> {
 impl<K: Borrow<Q> + 'static, V: 'static, Q: Eq + ?Sized> Probe for Seek<'_, '_, K, V, Q> {
     #[inline(always)]
     fn accept(&mut self, id: u32) -> bool {
-        self.seen = self.store.look(self.pin, id, self.wanted.likely.hash, ANYWHERE);
+        self.seen = self.store.look(self.pin, id, self.wanted.likely.hash);
         !matches!(self.seen, Seen::Nothing)
     }
 
@@ -124,13 +124,13 @@ pub(super) fn tail<K: 'static, V: 'static>(
 impl<K: 'static, V: 'static> Store<K, V> {
     /// What slot `id` holds, which the index led to.
     #[inline(always)]
-    fn look<'g>(&'g self, pin: &'g Pin, id: u32, hash: u32, position: usize) -> Seen<'g, K, V> {
+    fn look<'g>(&'g self, pin: &'g Pin, id: u32, hash: u32) -> Seen<'g, K, V> {
         let Some(slot) = self.engine.slots.slot(id) else {
             return Seen::Nothing;
         };
         let lease = slot.lease();
         if lease.is_in(HELD) {
-            return Seen::Entry(Found::under(pin, Leased { id, slot, lease, hash }, position));
+            return Seen::Entry(Found::under(pin, Leased { id, slot, lease, hash }, None));
         }
         if lease.is(State::Forward) {
             // This goes by the lease that ended the way there: loaded again, it could be a
@@ -207,7 +207,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return None;
         };
         let slot = self.engine.slots.slot(id)?;
-        Some(Found::under(pin, Leased { id, slot, lease, hash }, ANYWHERE))
+        Some(Found::under(pin, Leased { id, slot, lease, hash }, None))
     }
 
     /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
@@ -220,8 +220,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let pin = self.engine.pin();
         for hash in hashes {
             if let Glance::There(seen) = self.engine.keys.index_of(hash).glance_pinned(&pin, hash) {
-                self.engine.slots.prefetch_note(seen.slot);
-                if let Some(slot) = self.engine.slots.slot(seen.slot) {
+                self.engine.slots.prefetch_note(seen.slot());
+                if let Some(slot) = self.engine.slots.slot(seen.slot()) {
                     prefetch_at(slot.address());
                 }
             }
@@ -241,15 +241,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
         'i: 'g,
     {
-        let at = match wanted.likely.glance(pin) {
-            Glance::There(at) => at,
+        let word = match wanted.likely.glance(pin) {
+            Glance::There(word) => word,
             Glance::Absent(open) => return Glance::Absent(open),
             Glance::Unclear => return Glance::Unclear,
         };
-        ahead(at.slot);
-        match self.look(pin, at.slot, wanted.likely.hash, at.position) {
-            Seen::Entry(found) if wanted.is(&found.pair().0) => Glance::There(found),
-            _ => Glance::Unclear,
+        let (id, hash) = (word.slot(), wanted.likely.hash);
+        ahead(id);
+        let Some(slot) = self.engine.slots.slot(id) else {
+            return Glance::Unclear;
+        };
+        let found = Found::under(pin, Leased { id, slot, lease: slot.lease(), hash }, Some(word));
+        match found.lease.is_in(HELD) && wanted.is(&found.pair().0) {
+            true => Glance::There(found),
+            false => Glance::Unclear,
         }
     }
 
@@ -290,9 +295,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Makes the index name slot `target`, to which another slot has been forwarded. `seen` is that
-    /// slot, and where in its home its word was seen, for the thread that has just forwarded it.
+    /// slot's word, for the thread that has just forwarded it.
     #[inline(always)]
-    pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<(u32, usize)>, target: u32) {
+    pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<Sighting<'_>>, target: u32) {
         let is_live = move || self.is_held(target);
         let tail = move |id| {
             let (tail, _) = tail(&self.engine, id);

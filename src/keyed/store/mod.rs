@@ -46,6 +46,7 @@ use super::idle::Policy;
 use super::removals::Removals;
 use super::Expiry;
 use crate::core::engine::{Engine, Pin, Stripe};
+use crate::core::index::Sighting;
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::per_shard::PerShard;
@@ -151,8 +152,8 @@ impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
 /// the entry (I4).
 pub(super) struct Found<'g, K: 'static, V: 'static> {
     leased: Leased<'g, K, V>,
-    /// The word's position in its index bucket, or [`ANYWHERE`](crate::core::index::ANYWHERE).
-    pub(super) position: usize,
+    /// The index's word for it, if this thread has seen that.
+    pub(super) word: Option<Sighting<'g>>,
 }
 
 /// What a [`Found`] lends to a reference that has the pin itself.
@@ -181,8 +182,8 @@ impl<'g, K: 'static, V: 'static> std::ops::Deref for Found<'g, K, V> {
 impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
     /// The index named the slot under this pin, or the pinned thread has put the entry in.
     #[inline(always)]
-    fn under(_pin: &'g Pin, leased: Leased<'g, K, V>, position: usize) -> Self {
-        Found { leased, position }
+    fn under(_pin: &'g Pin, leased: Leased<'g, K, V>, word: Option<Sighting<'g>>) -> Self {
+        Found { leased, word }
     }
 
     /// The entry as it is now.

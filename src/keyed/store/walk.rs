@@ -7,7 +7,6 @@
 use super::lookup::tail;
 use super::{Found, Leased, Place, Store, HELD};
 use crate::core::engine::Pin;
-use crate::core::index::ANYWHERE;
 use crate::core::lease::State;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
@@ -70,7 +69,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             lease: lease.filter(|lease| lease.is_in(HELD))?,
             hash: self.hash_of(id),
         };
-        Some(Found::under(pin, leased, ANYWHERE))
+        Some(Found::under(pin, leased, None))
     }
 
     /// The entry that was found in this place, as it is now, if it has not ended: no look-up. Where
@@ -87,7 +86,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             && lease.generation() == place.generation
             && spot.note.load(Ordering::Acquire) == place.hash;
         let leased = Leased { id: place.id, slot: spot.slot, lease, hash: place.hash };
-        same.then(|| Found::under(pin, leased, ANYWHERE))
+        same.then(|| Found::under(pin, leased, None))
     }
 
     /// As [`held_at`](Self::held_at), if the entry's time is not up.

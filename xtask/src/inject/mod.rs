@@ -53,6 +53,11 @@ pub fn main(words: &[String]) -> Result<(), String> {
     }
 }
 
+/// Asks whether each bug has its place in the sources.
+pub fn places() -> Result<(), String> {
+    bugs::apply(&bugs::bugs()?.0, &mut tree::sources()?)
+}
+
 /// Makes all demands, so that one that is not met does not hide another.
 fn all(bugs: &[Bug], runs: &Runs) -> Result<(), String> {
     let build = build(bugs)?;

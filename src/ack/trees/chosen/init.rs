@@ -6,7 +6,7 @@ use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
 use crate::core::engine::Refused;
 use crate::core::header::Header;
-use crate::core::index::{Insert, ANYWHERE};
+use crate::core::index::Insert;
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Occupant, Unnamed};
 use crate::error::TokenError;
@@ -81,7 +81,7 @@ impl<T: 'static> Trees<T> {
             return self.undo_root(mine, live, target);
         }
         if xor == 0 {
-            let found = Found { id, slot, word: target, lease, position: ANYWHERE };
+            let found = Found { id, slot, word: target, lease, position: None };
             self.complete_chosen(mine, &found, new.key, target);
         }
         Ok(())
@@ -195,7 +195,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<Result<Occupant<'a, Tree<T>>, Found<'a, T>>, AckError> {
         let mut found = None;
         let mut probe = |id| {
-            found = self.holds(id, new.key.id, ANYWHERE);
+            found = self.holds(id, new.key.id, None);
             found.is_some()
         };
         let entered =

@@ -38,7 +38,7 @@ mod renew;
 
 use super::tree::{read, Tree};
 use super::{Mine, Trees};
-use crate::core::index::{Candidate, Index, ANYWHERE};
+use crate::core::index::{Candidate, Index};
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::slot::Slot;
@@ -62,8 +62,8 @@ pub(super) struct Found<'a, T: 'static> {
     slot: Slot<'a, Tree<T>>,
     word: u64,
     lease: Lease,
-    /// The position of its index word in its home, or [`ANYWHERE`].
-    position: usize,
+    /// The position of its index word in its home, if that was seen.
+    position: Option<usize>,
 }
 
 impl<'a, T: 'static> Found<'a, T> {
@@ -95,7 +95,7 @@ pub(super) struct New<'a> {
 impl<T: 'static> Trees<T> {
     /// The slot, if it holds `key` right now. The index led to it, from this `position`.
     #[inline(always)]
-    pub(super) fn holds(&self, id: u32, key: u64, position: usize) -> Option<Found<'_, T>> {
+    pub(super) fn holds(&self, id: u32, key: u64, position: Option<usize>) -> Option<Found<'_, T>> {
         let slot = self.engine.slots.slot(id)?;
         let (word, lease) = read(slot, key, HELD)?;
         Some(Found { id, slot, word, lease, position })
@@ -134,7 +134,7 @@ impl<T: 'static> Trees<T> {
         key: u64,
     ) -> Option<Found<'_, T>> {
         let candidate = candidate?;
-        let found = self.holds(candidate.slot(), key, candidate.position())?;
+        let found = self.holds(candidate.slot(), key, Some(candidate.position()))?;
         candidate.is_believed().then_some(found)
     }
 
@@ -143,7 +143,7 @@ impl<T: 'static> Trees<T> {
     pub(super) fn find_anywhere(&self, key: Key<'_>) -> Option<Found<'_, T>> {
         let mut seen = None;
         key.index.find(key.hash, &mut |id| {
-            seen = self.holds(id, key.id, ANYWHERE);
+            seen = self.holds(id, key.id, None);
             seen.is_some()
         })?;
         seen

@@ -122,8 +122,8 @@ where
         let shared = Outcome::Loaded(value.clone());
         let replaces = stale.map_or(Replaces::Nothing, Replaces::This);
         let (key, asks) = (loading.key().clone(), map.store.expiry.is_some());
-        let (hash, lifetime) = (map.hash(&key), (lifetime.into(), asks));
-        let settled = match map.put_by(hash, (key, value), lifetime, replaces, room) {
+        let offer = map.store.offer(map.hash(&key), key, Some(value)).with_room(room);
+        let settled = match map.put_by(offer, (lifetime.into(), asks), replaces) {
             Ok(settled) => settled,
             Err(refused) => {
                 drop(loading.end(shared));
