@@ -1,4 +1,4 @@
-//! Sessions on three brokers.
+//! Sessions and their front-ends on three brokers.
 
 use crate::rig::{Rig, Worker};
 use expiry_nats::brokers::Brokers;
