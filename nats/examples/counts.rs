@@ -8,7 +8,7 @@
 //! A bolt loads a partition's counts when it meets a new owner's epoch. It counts in memory. Every
 //! 20 ms it writes the changed counts of a partition in one batch, which the brokers refuse to a
 //! late owner, and then acks. The broker delivers again what a killed worker has not acked. So each
-//! record has the sequences of the latest [`KEPT`] messages that were counted, beside the count.
+//! record has the sequences of the latest `KEPT` messages that were counted, beside the count.
 //! The source holds fewer than that, so what comes again is among them. Only a message whose ack
 //! was lost, and which comes after `KEPT` others of its word, would count twice.
 

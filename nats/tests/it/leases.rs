@@ -155,14 +155,14 @@ fn a_paused_holder_finds_its_lease_lost_and_its_token_lower() {
     let rig = Rig::bare();
     let [a, b] = members(&rig, ["a", "b"]);
     let old = a.until_acquired(&rig, "key");
-    // The worker's only thread stops, as a suspended process would.
-    a.worker.runtime.spawn(async { std::thread::sleep(2 * TIME) });
+    let go_on = a.worker.pause();
     let new = b.until_acquired(&rig, "key");
     assert!(old.valid_for().is_zero());
     assert!(new.token() > old.token());
     a.worker.runtime.block_on(async {
         tokio::time::timeout(OWNERS, old.lost()).await.expect("it is lost");
     });
+    drop(go_on);
     rig.until("the paused worker goes on", || a.owns() > 0);
     // What it does late takes nothing from the new holder.
     a.release(old).unwrap();

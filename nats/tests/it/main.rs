@@ -1,6 +1,9 @@
 //! Refusals of `Nats::connect`, against a server that this test plays. The modules start brokers.
+//! libtest begins tests in the order of their names. Those of `front_ends` take longest, so others
+//! run beside them.
 #![cfg(all(feature = "brokers", feature = "topology"))]
 
+mod front_ends;
 mod keys;
 mod leases;
 mod owners;
@@ -8,7 +11,6 @@ mod partitioned;
 mod pipeline;
 mod rig;
 mod secure;
-mod sessions;
 
 use expiry_nats::brokers::Brokers;
 use expiry_nats::{Nats, NatsError, Options};

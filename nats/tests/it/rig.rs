@@ -9,6 +9,7 @@ use expiry_nats::brokers::Brokers;
 use expiry_nats::{Nats, Options};
 use futures_util::stream::{self, StreamExt};
 use std::ops::RangeInclusive;
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -27,6 +28,13 @@ impl Worker {
     pub fn enter<T>(&self, f: impl FnOnce(&Nats) -> T) -> T {
         let _inside = self.runtime.enter();
         f(&self.nats)
+    }
+
+    /// Stops the worker's only thread until the sender is dropped, as a suspended process would be.
+    pub fn pause(&self) -> Sender<()> {
+        let (go_on, paused) = mpsc::channel();
+        self.runtime.spawn(async move { paused.recv() });
+        go_on
     }
 }
 
