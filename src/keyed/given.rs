@@ -126,8 +126,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shut for Shared<K, V, E> {
     }
 }
 
-/// A driver's round that gives the items it finds to `into`, which keeps them: it is called under a
-/// pin.
+/// A driver's round that gives the items it finds to `into`, under a pin.
 struct Poll<'a, K: 'static, V: 'static, E: Item<K, V>, F> {
     shared: &'a Shared<K, V, E>,
     into: F,

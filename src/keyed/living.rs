@@ -63,7 +63,7 @@ impl Replaces {
     }
 }
 
-/// What an attempt to insert came to. The offer has key and value again if they are not in.
+/// What an attempt to insert came to. Unless it is `Done`, the offer has key and value again.
 pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
     Done(Entered<'g, 's, K, V>),
     /// This is what there is; it was not to be replaced.
@@ -96,7 +96,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok((Term { keeps: lifetime.keeps, ..term }, now))
     }
 
-    /// As [`term`](Self::term), of an entry with a time to idle.
+    /// The [`term`](Self::term) of an entry with a time to idle.
     #[cold]
     #[inline(never)]
     fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, BadTimeout> {
@@ -131,8 +131,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`living`](Self::living), wherever it is, and whatever has become of it. The caller is
-    /// pinned. It gives hash and key, and its pin stays in registers.
+    /// [`living`](Self::living), in all tables. The caller is pinned. It passes no pin, which so
+    /// stays in registers.
     #[cold]
     #[inline(never)]
     fn living_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
@@ -180,7 +180,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.is_living_at(found, self.engine.deadlines.now_for_look())
     }
 
-    /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
+    /// [`is_living`](Self::is_living), by the clock reading `now`.
     #[inline(always)]
     pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
         const LIVING: u16 = set(&[State::Live, State::LiveIdle]);
@@ -290,8 +290,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`remove_this`](Self::remove_this), of the value that was found in this place under this
-    /// pin.
+    /// [`remove_this`](Self::remove_this), by the place where the value was found under this pin.
     pub(super) fn remove_at(&self, pin: &Pin, place: Place) -> Option<Notice<'_, K, V>> {
         self.remove_this(pin, &self.at(pin, place)?)
     }
@@ -321,8 +320,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch(pin, found, wanted, timeout, true)
     }
 
-    /// As [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its
-    /// lease has changed meanwhile: look again.
+    /// [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its lease
+    /// has changed meanwhile: look again.
     pub(super) fn touch_found(
         &self,
         found: &Found<'_, K, V>,
@@ -332,8 +331,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch_by(found, lost, self.touched_for(found, timeout))
     }
 
-    /// As [`touch_found`](Self::touch_found), by a lifetime that is decided; without one, the
-    /// deadline stays, and the entry is used.
+    /// [`touch_found`](Self::touch_found), by a lifetime that is decided. Without one the deadline
+    /// stays, and the entry is used.
     pub(super) fn touch_by(
         &self,
         found: &Found<'_, K, V>,

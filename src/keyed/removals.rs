@@ -1,8 +1,8 @@
 //! Where a map reports how its values have ended.
 //!
-//! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or it
-//! sends a [`Removed`] into the channel. That is a second handle to the ended slot
-//! ([`removed`](super::removed)), beside the one that a removing call returns.
+//! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or
+//! sends a [`Removed`] into the channel, a second handle to the ended slot
+//! ([`removed`](super::removed)) beside the one that a removing call returns.
 //!
 //! An item in the channel keeps the store alive, and the store keeps the channel's sending side.
 //! The channel breaks that cycle when its last receiver goes: it then drops its items
@@ -14,7 +14,6 @@ use crate::kit::channel::Sender;
 use crate::kit::panics::is_inside;
 use std::sync::Weak;
 
-/// See the module's head.
 pub(super) enum Removals<K: 'static, V: 'static> {
     /// No thread gets removals.
     Unheard,

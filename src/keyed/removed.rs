@@ -97,7 +97,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     }
 
     fn pair(&self) -> &(K, V) {
-        // SAFETY: this one's.
+        // SAFETY: the payload is this holder's until it lets go.
         unsafe { self.slot.value() }
     }
 
@@ -149,9 +149,8 @@ pub(super) struct Held<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
-    /// Key and value.
     pub(super) fn pair(&self) -> &(K, V) {
-        // SAFETY: the holder's.
+        // SAFETY: the payload is the holder's until it lets go.
         unsafe { self.slot.value() }
     }
 
@@ -309,7 +308,7 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
 }
 
 impl<K: 'static, V: 'static> Removed<'static, K, V> {
-    /// As `lent`, for as long as it likes.
+    /// `lent`, but this handle keeps the store: it may outlive the store type.
     pub(super) fn kept(
         slot: EndedSlot<&Store<K, V>, K, V>,
         store: &Arc<Store<K, V>>,

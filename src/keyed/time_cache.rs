@@ -182,7 +182,7 @@ where
         // What a coarse clock may lag behind would come on top of the window.
         let map = self.map.time_to_live(self.expiration).exact();
         if self.expiration.is_zero() {
-            // Says so itself.
+            // The build refuses it.
             return Ok(map);
         }
         Ok(map.interval(self.expiration / parts))

@@ -1,4 +1,4 @@
-//! Settings.
+//! Settings of a map.
 
 use super::ExpiringMap;
 use crate::error::BuildError;

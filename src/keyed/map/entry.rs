@@ -152,7 +152,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// The entry in this place.
     pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,
         key: K,

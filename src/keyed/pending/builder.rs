@@ -1,4 +1,4 @@
-//! Building a map: every setting, its default, and what is refused.
+//! Settings of a map of pending values.
 
 use super::{PendingEntry, PendingMap, Shared};
 use crate::error::BuildError;

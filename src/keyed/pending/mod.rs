@@ -1,9 +1,8 @@
 //! Things in flight, by value, under keys that the caller chooses.
 //!
-//! A [`Store`] that never lends a value. Only the thread that has ended an entry touches its value
-//! ([`Given`]), and takes it at once; readers look at keys alone. So a caller gets the value
-//! itself, whatever other threads do. The store frees the slot, with the key, later, as all keyed
-//! stores do.
+//! This is a [`Store`] that never lends a value. Only the thread that has ended an entry touches
+//! its value ([`Given`]), and takes it at once; other threads look at keys alone. So a caller gets
+//! the value itself, whatever other threads do. The store frees the slot, with the key, later.
 
 mod builder;
 mod entry;
@@ -130,7 +129,6 @@ where
         &self.shared.store
     }
 
-    /// The engine's hash of a key.
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         self.store().engine.keys.hash_by(&self.hasher, key)
     }

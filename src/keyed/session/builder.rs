@@ -14,7 +14,7 @@ use crate::time::{nanos, Ticks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As of an [`ExpiryQueue`](crate::ExpiryQueue).
+/// The default interval, which an [`ExpiryQueue`](crate::ExpiryQueue) has too.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a [`SessionTracker`].
@@ -169,7 +169,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         Ok(SessionTracker { store, owner })
     }
 
-    /// What is granted, such that the interval can keep it.
+    /// The least and the longest timeout, which the interval can keep.
     fn bounds(&self) -> Result<Bounds, BuildError> {
         let given: Vec<_> = self.minimum.into_iter().chain(self.maximum).collect();
         self.setup.config(&given)?;

@@ -87,8 +87,8 @@ impl<T> Seat<T> {
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
-    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came
-    /// first.
+    /// Makes the session global. `None` if it has ended: one word says which of the two came first.
+    /// Otherwise whether this call did.
     pub(super) fn upgrade(&self) -> Option<bool> {
         let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
         (before & ENDED == 0).then_some(before & GLOBAL == 0)

@@ -21,8 +21,7 @@ pub(crate) struct Named {
     pub(super) position: usize,
 }
 
-/// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The
-/// store type says what becomes of an entry that has ended.
+/// A store type on a [`Store`], and so a [`Frontend`]. It says what becomes of an ended entry.
 pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn store(&self) -> &Store<K, V>;
 
@@ -31,8 +30,7 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
         true
     }
 
-    /// Ends what is due in a block, where no report runs the user's code: by
-    /// [`Store::end_due`].
+    /// Ends what is due in a block, by [`Store::end_due`], if no report runs the user's code.
     fn end_together(&self, _pin: &Pin, _due: &mut DueBlock<'_, Pair<K, V>>) {}
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
@@ -48,7 +46,7 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
 
     fn may_end(&self, live: &Occupant<'_, Pair<K, V>>) -> Option<Named> {
         let store = self.store();
-        // Before the look at where others lead to.
+        // Pinned before `named` follows the links of other slots.
         let pin = store.engine.pin();
         store.named(pin, live.id)
     }
@@ -139,8 +137,8 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free
-    /// list as one chain.
+    /// Ends what is due in a block, without a report. The slots go to the deferred-free list as one
+    /// chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain: Option<Chain<'_, Pair<K, V>>> = None;
         self.end_due(pin, due, |ended, _| {
@@ -156,11 +154,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Ends what is due in a block, and calls `gone` with each entry and its deadline. It leaves to
-    /// the driver what the index does not name at first sight, and what another thread renews or
-    /// ends meanwhile.
-    ///
-    /// `gone` runs none of the user's code: it is called under the pin.
+    /// Ends what is due in a block, and calls `gone` with each entry and its deadline, under the
+    /// pin: it runs none of the user's code. Left to the driver is what the index does not name at
+    /// first sight, and what another thread renews or ends meanwhile.
     #[inline(always)]
     pub(in crate::keyed) fn end_due<'s>(
         &'s self,
@@ -233,8 +229,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Named { pin, hash, position })
     }
 
-    /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot
-    /// from here on.
+    /// Whether the index names a slot, or one that leads to it. Then it names the slot from here
+    /// on.
     #[cold]
     #[inline(never)]
     fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {

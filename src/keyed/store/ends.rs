@@ -72,7 +72,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.end_for(pin, found, cause, None)
     }
 
-    /// As [`end`](Self::end). The call of this room gets the entry's permits, if there is one.
+    /// [`end`](Self::end), which gives the entry's permits to `room`, if there is one.
     #[inline(always)]
     pub(super) fn end_for(
         &self,
@@ -105,7 +105,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of a key, whether its time is up or not.
+    /// Ends the entry of a key, even if its time is up.
     #[inline(always)]
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,
@@ -120,7 +120,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         ended.or_else(|| self.remove_changed(wanted.likely.hash, wanted.key))
     }
 
-    /// As [`remove`](Self::remove), of an entry that has changed meanwhile.
+    /// [`remove`](Self::remove), where another thread has changed the entry meanwhile.
     #[cold]
     #[inline(never)]
     fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<EndedSlot<&Self, K, V>>
@@ -182,8 +182,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.finish(&named.pin, mine, None, dead, (named.hash, named.position), cause)
     }
 
-    /// An entry has expired in a store without a listener. The driver sees to what waits to be
-    /// freed when it has left the shard.
+    /// Frees an entry that has expired in a store that reports to no thread. The driver sees to the
+    /// deferred-free list when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named) {
         let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.position);
@@ -202,7 +202,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`tell`](Self::tell), where something hears of it.
+    /// [`tell`](Self::tell) of a store with a listener or a channel.
     #[inline(never)]
     fn tell_aloud(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         match &self.removals {

@@ -132,7 +132,7 @@ const TURNS: u32 = 3;
 /// insertions, and removals, that other threads are in the middle of.
 const FRUITLESS: u32 = if cfg!(expiry_loom) { 1 } else { 64 };
 
-/// See the module's head.
+/// Hints only: see "What decides" in the module's head.
 pub(in crate::keyed) struct Eviction {
     policy: EvictionPolicy,
     probation: Probation,
@@ -289,8 +289,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Slot and lease go in registers: the place that a look-up has found does not have to be in
-    /// memory.
+    /// Out of line, with slot and lease in registers: so a look-up's result need not be in memory.
     #[inline(never)]
     fn note_first_use(slot: Slot<'_, Pair<K, V>>, lease: Lease) {
         let _ = slot.swap_lease(lease, lease.used());
@@ -328,7 +327,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Evicts an entry other than `spared`, and reports it. Its permits go to `room`. Returns
-    /// whether the caller is to try again. It is unpinned.
+    /// whether the caller tries again. The caller is unpinned.
     #[cold]
     pub(super) fn evict_one(
         &self,
