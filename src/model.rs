@@ -1,5 +1,5 @@
-//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
-//! is the real code. Only there with `--cfg expiry_loom`.
+//! Thin shells around single parts of the core, for the loom models in `loom-tests`: what runs is
+//! the real code. Only with `--cfg expiry_loom`.
 
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
@@ -61,7 +61,7 @@ impl Index {
         }
     }
 
-    /// As [`insert`](Self::insert), the way of an init: at home if that is simple.
+    /// [`insert`](Self::insert) as an init does it: in the home, if that is simple.
     pub fn init(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
         if self.0.insert_simply(&self.1.pin(), hash, slot) {
             return Inserted::Done;
@@ -122,7 +122,7 @@ impl Index {
         self.0.remove(&self.1.pin(), hash, slot, ANYWHERE, |_| false) == Removed::Copied
     }
 
-    /// As [`remove`](Self::remove), by a thread that has found the slot by its candidate.
+    /// [`remove`](Self::remove) by a thread that has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
@@ -145,7 +145,7 @@ impl Index {
         self.0.migrate(&self.1.pin(), &mut budget, |slot| slot)
     }
 
-    /// As [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
+    /// [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
     pub fn migrate_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
         self.0.migrate(&self.1.pin(), &mut budget, tail)
     }
@@ -191,7 +191,7 @@ impl Index {
         Retired(Wait::begin(&self.1, PERIODS))
     }
 
-    /// As [`retire`](Self::retire), where all grace periods but the last are over.
+    /// [`retire`](Self::retire), where all grace periods but the last are over.
     #[must_use]
     pub fn retire_before_the_last(&self) -> Retired {
         Retired(Wait::begin(&self.1, 1))
@@ -202,7 +202,7 @@ impl Index {
         self.1.turn();
     }
 
-    /// As [`is_over`](Self::is_over), where another thread lets grace periods end.
+    /// [`is_over`](Self::is_over), where another thread lets grace periods end.
     pub fn is_over_by_now(&self, retired: &mut Retired) -> bool {
         retired.0.is_over(&self.1)
     }

@@ -115,7 +115,7 @@ pub(crate) enum Action<Id, T> {
 
 impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     /// A message becomes a dead letter after `attempts` deliveries. If all of them fail, that takes
-    /// `at_least` so long.
+    /// at least as long as `at_least`.
     pub(crate) fn new(ack_wait: Duration, attempts: u64, at_least: Duration) -> Self {
         Custody {
             ack_wait,

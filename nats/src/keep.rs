@@ -263,7 +263,7 @@ pub(crate) async fn join<F: Front>(
     Ok(Member { shared, leave, _ticks })
 }
 
-/// Looks 16 times in a lease of the partitions what is to be touched.
+/// Looks for what is to be touched, 16 times in a lease of the partitions.
 async fn tick<F: Front>(shared: Arc<Shared<F>>) {
     let mut ticks = ticks(shared.served.lease / 16);
     loop {

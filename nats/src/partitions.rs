@@ -145,7 +145,7 @@ impl PartitionSet {
         self.join_any().await
     }
 
-    /// As `join`, with any name. One with a `+` meets no set of a user.
+    /// `join` with any name: one with a `+` is no set of a user's.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
         let leases = Duration::from_secs(1)..=DAY;
         NatsError::within("the lease of partitions", self.lease, leases, "1 s to a day")?;

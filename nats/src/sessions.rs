@@ -168,7 +168,7 @@ impl Inner {
         self.member.served()
     }
 
-    /// Where there is no memory, `touch` says that the process does not serve the session.
+    /// Serves a session. If there is no memory for it, `touch` says so.
     fn serve(&self, id: SessionId) {
         let _ = self.live.track(id, self.timeout, 0);
     }

@@ -207,14 +207,14 @@ enum Outcome {
 /// What a task gives to its spout. A message of a partition is emitted while its owner may act.
 type Given<M> = (MessageId, M, Option<Held>);
 
-/// The two ends that a spout task uses.
+/// A spout task's ends of the channels to its I/O task.
 struct Link<M> {
     gauges: Arc<Gauges>,
     messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
-/// What an I/O task reads off itself.
+/// What an I/O task holds and expects, for `stats`.
 #[derive(Default)]
 struct Gauges {
     /// The number of messages that it holds, and their bytes.

@@ -2,8 +2,8 @@
 //! or `Debug` would ask it of these types, too.
 
 /// `Clone`, `Debug` and `room` of a store's handle, which has these parts. A hasher's type comes
-/// after a semicolon. The driver is the part after `by`; the engine is in there, or in its field.
-/// The attributes are further documentation of `room`.
+/// after a semicolon. The engine is in the part after `by`, or in that part's field. The attributes
+/// are further documentation of `room`.
 macro_rules! handle {
     (
         $store:ident<$($of:ident),* $(; $hasher:ident)?> { $($part:ident),* }

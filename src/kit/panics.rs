@@ -74,7 +74,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.unwrap_or("no text")
 }
 
-/// As [`caught`], for the code that reports panics.
+/// [`caught`] without an event, for the code that reports events.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
     let _inside = Inside::enter();

@@ -1,4 +1,4 @@
-//! A bolt at work.
+//! A bolt's task: executes the tuples in its queue, and reports their acks to the tracker together.
 
 use crate::builder::{BoltParts, TaskParts};
 use crate::component::{Bolt, Seen};
@@ -17,7 +17,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
+/// In a batch of tuples that are executed quickly, the bolt reads the clock after this many.
 const SELDOM: u64 = 8;
 
 /// What a bolt's collector works on.
@@ -193,8 +193,8 @@ struct Work<In> {
 }
 
 impl<In: 'static> Work<In> {
-    /// Executes the batch at hand, while the bolt is ready. What its first tuples have come to does
-    /// not wait for the last one for longer than the topology says.
+    /// Executes the batch at hand, while the bolt is ready. Flushes in between: what has come of
+    /// the first tuples does not wait for the last one.
     fn execute<Out: Clone + 'static>(
         &mut self,
         bolt: &mut dyn Bolt<In, Out>,
@@ -209,7 +209,7 @@ impl<In: 'static> Work<In> {
                 tuple.received = bench.task.shared.clock.now().max(1);
             }
             let mut roots = Roots::new();
-            // This loop does not collect: that takes as long as the rest of this.
+            // A loop: `collect` would take as long as the rest of this function.
             tuple.roots().for_each(|root| roots.push(root));
             self.current = Some((roots, tuple.origin, tuple.received));
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
@@ -273,9 +273,9 @@ pub(crate) struct BoltTask<In, Out> {
     bench: Bench<Out>,
     inbox: Arc<Inbox<Batch<In>>>,
     work: Work<In>,
-    /// If it is on a cycle, those of the spouts that lead to it.
+    /// The jams of the spouts that lead to the bolt, if it is on a cycle.
     jams: Option<Vec<Arc<Jam>>>,
-    /// It is counted there.
+    /// Whether the bolt is counted there.
     is_jammed: bool,
 }
 
@@ -405,7 +405,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         let mut worked = self.bench.port.retry();
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
             self.bench.task.emitter.stats.skipped_back_pressure.add(since);
-            // What others have room for does not wait too.
+            // Batches whose tasks have room go on.
             self.bench.send();
             return Step { worked, due: None };
         }

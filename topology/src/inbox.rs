@@ -39,7 +39,7 @@ impl Bell {
 
     /// Sleeps until it rings, for `limit` at most, unless there `is_something` to do.
     pub fn sleep(&self, parker: &Parker, limit: Duration, is_something: impl FnOnce() -> bool) {
-        // A swap: of one of these and one in `ring` it is plain which came first.
+        // A swap: it and the swap in `ring` have an order.
         // survives: stronger than needed: a full fence follows.
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
@@ -50,8 +50,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing, or a bolt. The calling thread has sent before. The task takes
-/// the call before it looks, so a message that is sent while it looks is another call.
+/// Calls a spout that has nothing, or a bolt, for a thread that has sent it something. The task
+/// takes the call before it looks, so a message that is sent while it looks is another call.
 pub struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -116,9 +116,9 @@ impl Room {
     }
 }
 
-/// Counts the tasks on cycles that have overflow, of those that a spout leads to. The spout emits
-/// nothing while there are any. The last task that gets rid of its overflow first stores that, then
-/// rings. The spout's thread goes to sleep by the protocol of its bell.
+/// Counts the tasks with overflow, on cycles that a spout leads to. While there are any the spout
+/// emits nothing. The last task to lose its overflow first stores that, then rings. The spout's
+/// thread goes to sleep by the protocol of its bell.
 pub struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
@@ -208,7 +208,7 @@ impl<T> Inbox<T> {
         self.has_room()
     }
 
-    /// Whether it is worth coming.
+    /// Whether there is enough room to wake a sender.
     fn has_room(&self) -> bool {
         self.queue.len() <= self.queue.capacity() / 2
     }

@@ -1,4 +1,4 @@
-//! What tasks of both kinds have in common.
+//! What the tasks of spouts and bolts have in common.
 
 use crate::gate::Gate;
 use crate::outcomes::Desks;
@@ -140,7 +140,7 @@ pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     expiry::inside(|| unwound(f))
 }
 
-/// As [`caught`], on a thread that is not the topology's: it may wait.
+/// [`caught`], on a thread that is not the topology's: it may wait.
 pub(crate) fn unwound<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panicked)
 }

@@ -9,13 +9,13 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Anchor {
     pub(crate) root: Root,
-    /// What its ack says: its own edge, and those derived from it.
+    /// The XOR of its own edge and of those derived from it, which its ack reports.
     pub(crate) xor: Cell<u64>,
 }
 
-/// The id of the edge to the next copy that is derived from a copy whose ack would say `xor` now.
-/// So a tree's edges follow from its seed and from what bolts emit, and each attempt has the same
-/// ones: bolts downstream know a message again by its edge. Never zero.
+/// The id of the edge to the next copy that is derived from a copy whose `xor` is this by now. So a
+/// tree's edges follow from its seed and from what bolts emit, and are the same in each attempt:
+/// bolts downstream know a message again by its edge. Never zero.
 #[inline]
 pub(crate) fn edge(xor: u64) -> u64 {
     // SplitMix64's step: all 64 bits of the result depend on all of `xor`.

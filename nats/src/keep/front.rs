@@ -30,7 +30,7 @@ pub(crate) trait Front: Send + 'static {
     );
 }
 
-/// Ask the owner of the partition to touch entries.
+/// A request to the owner of the partition: touch these entries.
 pub(crate) struct Touch {
     pub(crate) partition: u32,
     pub(crate) ids: Vec<u64>,

@@ -66,7 +66,7 @@ impl Held {
         let _ = self.shared.tell.send(Told::Failed(self.shared.set.too_new(version)));
     }
 
-    /// As [`release`](crate::Partitions::release).
+    /// [`release`](crate::Partitions::release) of this partition.
     #[cfg(feature = "topology")]
     pub(crate) fn release(&self) {
         let _ = self.shared.tell.send(Told::Asked(Event::Released { partition: self.partition }));
@@ -106,8 +106,7 @@ impl Held {
         self.write_numbered(records).await.map(drop)
     }
 
-    /// As `write`. Returns the stream sequence of the last record; those of a batch are
-    /// consecutive.
+    /// `write`, which returns the stream sequence of the last record; a batch's are consecutive.
     pub(crate) async fn write_numbered<K: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,

@@ -34,7 +34,7 @@ pub struct PendingMapBuilder<K, T> {
 
 impl<K, T> Default for PendingMapBuilder<K, T> {
     fn default() -> Self {
-        // Each insertion brings its timeout, so no default could be derived from one.
+        // Each insertion brings its timeout: no default interval could be derived from one.
         let setup = Setup::by_milliseconds(1);
         PendingMapBuilder { setup, timeout: None, listener: None }
     }

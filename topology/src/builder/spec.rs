@@ -30,7 +30,7 @@ impl TaskParts {
     }
 }
 
-/// What a spout's task has beside that.
+/// What a spout's task is made of, beside [`TaskParts`].
 pub(crate) struct SpoutParts {
     pub(crate) task: TaskParts,
     /// The task's number among all spouts' tasks.
@@ -42,12 +42,12 @@ pub(crate) struct SpoutParts {
     pub(crate) replay: Replay,
 }
 
-/// What a bolt's task has beside that.
+/// What a bolt's task is made of, beside [`TaskParts`].
 pub(crate) struct BoltParts {
     pub(crate) task: TaskParts,
     /// The component that each of its groupings listens to.
     pub(crate) inputs: Vec<usize>,
-    /// If the bolt is on a cycle, those of the spouts that lead to it.
+    /// The jams of the spouts that lead to the bolt, if it is on a cycle.
     pub(crate) jams: Option<Vec<Arc<Jam>>>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct SpoutKind {
     pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
-    /// As it was set, and as the spout has it otherwise.
+    /// As it was set; and the spout's own, which counts otherwise.
     pub(crate) replay: Option<Replay>,
     pub(crate) own_replay: Replay,
 }

@@ -123,7 +123,7 @@ struct Assembly {
     hasher: foldhash::quality::FixedState,
     random: SmallRng,
     jams: Vec<Arc<Jam>>,
-    /// Of the spouts' tasks that are to be made.
+    /// The outcome queues of the spouts' tasks that are yet to be made.
     outcomes: std::iter::Enumerate<std::vec::IntoIter<Arc<Inbox<Ended>>>>,
 }
 

@@ -9,7 +9,7 @@ use expiry::{AckError, AckTracker, Lifetime, Root};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// So many messages are sent before the spout returns.
+/// Once this many messages wait, their trees begin before the spout returns.
 pub(super) const TOGETHER: usize = 64;
 
 /// A message that was offered and not sent.

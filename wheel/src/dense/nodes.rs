@@ -9,7 +9,7 @@ use std::fmt::Debug;
 
 /// What an owner keeps with an id.
 pub trait Payload: Default {
-    /// Nodes with it are aligned like this: choose it so that none lies across two cache lines.
+    /// Alignment of a node: choose it so that no node lies across two cache lines.
     type Align: Copy + Debug;
 }
 
@@ -22,7 +22,7 @@ impl Payload for () {
 #[derive(Clone, Debug)]
 struct Node<P: Payload> {
     _align: [P::Align; 0],
-    /// Means something while the id is scheduled.
+    /// Valid while the id is scheduled.
     due: u64,
     generation: u32,
     payload: P,
@@ -168,7 +168,6 @@ impl<P: Payload> Nodes<P> {
         self.0.shrink_to(keep);
     }
 
-    /// Makes `id` look as if it had been scheduled so often.
     #[cold]
     pub(super) fn set_generation(&mut self, id: u32, generation: u32) {
         self.0[id as usize].generation = generation;

@@ -4,8 +4,8 @@
 use super::{Geometry, Payload, Record, Wheel, LATE, PENDING, READY};
 use std::collections::HashSet;
 
-/// Checks the invariants of the module's head, for all records, dead or alive. Places are worked
-/// out from shifts and remainders, one level after the other, not by the function under test.
+/// Checks the invariants of the module's head, for all records, dead or alive. Works places out by
+/// division, level by level, not by the function under test.
 pub(crate) fn validate<P: Payload>(wheel: &Wheel<P>) {
     let (nodes, lists, geometry) = (&wheel.nodes, &wheel.lists, wheel.geometry());
     lists.check();

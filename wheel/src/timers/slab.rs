@@ -1,7 +1,7 @@
 //! Which places of the slab are free, and their memory.
 //!
-//! Places come in words of 64, so that the set of free ones stays whole. The lowest free place is
-//! used first.
+//! Places come in words of 64, so that the set of free ones stays whole. `places` chooses the
+//! next free place.
 
 use super::{Place, TimerWheel};
 

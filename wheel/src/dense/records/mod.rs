@@ -1,4 +1,4 @@
-//! Records, in lists of blocks: what is to be looked at when, read and written in rows.
+//! Records in lists of blocks, which are read and written in rows.
 //!
 //! A list is a chain of blocks of 256 bytes, each of which has up to fifteen records, first in,
 //! first out. So to file a record is to write behind the one before it, and to go through a list is
@@ -62,7 +62,7 @@ pub(super) struct Block {
 struct List {
     first: u32,
     last: u32,
-    /// Of a level's bucket that is not empty: nothing in it is due before.
+    /// Lower bound of the dues in a level's bucket, if it is not empty.
     bound: u64,
 }
 
@@ -114,8 +114,7 @@ impl Lists {
         }
     }
 
-    /// Whether the lists have their memory. Otherwise none of them may be asked for anything that
-    /// is said of a head.
+    /// Whether the lists have their memory. If not, no method that takes a head may be called.
     #[inline]
     pub(super) fn are_made(&self) -> bool {
         !self.lists.is_empty()
