@@ -134,7 +134,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         }
     }
 
-    /// The number of messages that are held.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
@@ -148,7 +147,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         deliveries: u64,
         message: T,
     ) -> Option<Action<Id, T>> {
-        // A first delivery is one of a consumer that was made anew, to read all again.
+        // A first delivery comes from a consumer that was made anew, to read all again.
         if deliveries > 1 && self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
@@ -188,7 +187,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         Some(Action::Give(id))
     }
 
-    /// A held message.
     pub(crate) fn message(&self, id: Id) -> Option<(&T, u64)> {
         self.held.get(&id).map(|held| (&held.message, held.deliveries))
     }
@@ -260,7 +258,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.again.take_if(|(_, id)| !held.contains_key(id));
     }
 
-    /// All messages that are held.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &T> {
         self.held.values().map(|held| &held.message)
     }

@@ -169,7 +169,6 @@ impl NatsError {
         fits.then_some(()).ok_or_else(|| NatsError::Name { what, name: name.to_string() })
     }
 
-    /// Checks a number of brokers.
     pub(crate) fn replicas(found: usize) -> Result<(), NatsError> {
         let fits = [1, 3, 5].contains(&found);
         Self::unless(fits, "the number of replicas", &found, "1, 3 or 5")

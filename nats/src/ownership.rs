@@ -133,7 +133,6 @@ enum Phase {
     Ended,
 }
 
-/// One worker's view of a set of partitions.
 #[derive(Default)]
 pub(crate) struct Ownership {
     name: String,

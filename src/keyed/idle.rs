@@ -171,8 +171,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 // Another touch, which has come since, has set a later one.
                 return Ok(self.renew_idle(found, policy, true));
             };
-            // Published by the swap of the lease too, as all that is read of it is ordered
-            // by one.
+            // The swap of the lease publishes the bound, too: such a swap orders each read of it.
             let swapped = policy.bound.compare_exchange(
                 held.0,
                 held.moved(bound).0,

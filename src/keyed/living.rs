@@ -268,7 +268,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         drop(pin);
         self.tell(&closed, RemovalCause::Closed);
-        // This call owns the slot until that is dropped, under the new pin.
+        // This call owns the slot until `closed` is dropped, under the new pin.
         let pin = self.engine.pin();
         drop(closed);
         pin

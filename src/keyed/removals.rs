@@ -34,7 +34,6 @@ impl<K: 'static, V: 'static> Removals<K, V> {
     }
 }
 
-/// A channel of removals.
 pub(super) struct Channel<K: 'static, V: 'static> {
     pub(super) sender: Sender<Removed<'static, K, V>>,
     /// The store that has this channel.

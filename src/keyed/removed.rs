@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
-    /// Of `store`, which `H` keeps.
+    /// A slot of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
     /// The lease that has ended.
     lease: Lease,
@@ -109,7 +109,6 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         &self.pair().1
     }
 
-    /// The lease that has ended.
     #[inline(always)]
     pub(super) fn lease(&self) -> Lease {
         self.lease
@@ -301,7 +300,7 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
         Ok(value)
     }
 
-    /// As [`try_into_value`](Self::try_into_value), of key and value.
+    /// [`try_into_value`](Self::try_into_value), with the key.
     pub(super) fn try_into_pair(self) -> Result<(K, V), Self> {
         self.slot.into_pair().map_err(|slot| Removed { slot, cause: self.cause })
     }

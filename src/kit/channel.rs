@@ -235,7 +235,7 @@ pub(crate) fn channel<T>(
     if length > LONGEST {
         return Err(BuildError::ChannelTooLong { length });
     }
-    // crossbeam's would end the process. It has one word beside each item.
+    // crossbeam's allocation would end the process. It has one word beside each item.
     if Vec::<(usize, T)>::new().try_reserve_exact(length).is_err() {
         return Err(BuildError::OutOfMemory);
     }

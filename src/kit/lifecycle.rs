@@ -106,7 +106,7 @@ pub(crate) fn drain_soon<'a, P: Payload, C>(
         if reaper.is_none() {
             engine.poll_beside(engine.deadlines.clock().now(), 4096, frontend);
         }
-        // Read first: what has ended wakes no task once more.
+        // Read before the look: a reaper that has ended wakes no task again.
         let is_over = began.elapsed() >= limit || reaper.is_some_and(|it| it.orders.has_ended());
         if engine.is_vacant(frontend) {
             return Some(true);
@@ -161,7 +161,6 @@ pub(crate) struct Owner<F: Shut> {
     reaper: Option<Reaping>,
 }
 
-/// A store that can be shut down.
 pub(crate) trait Shut {
     /// Does what [`shut`] does, and what else belongs to a shutdown of this store.
     fn shut(&self, reaper: Option<&Reaping>);
@@ -177,7 +176,7 @@ impl<F: Shut> Owner<F> {
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
-        // First: without a reaper, its drop shuts the store down.
+        // Made first: if the reaper does not start, the owner's drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
         if let Some(settings) = reaper {
             owner.reaper = Some(Reaping::start(frontend, engine, settings)?);
@@ -189,7 +188,6 @@ impl<F: Shut> Owner<F> {
         self.reaper.as_ref()
     }
 
-    /// Shuts the store down.
     pub(crate) fn shut(&self) {
         self.frontend.shut(self.reaper());
     }
@@ -201,7 +199,6 @@ impl<F: Shut> Drop for Owner<F> {
     }
 }
 
-/// How a store gets its reaper.
 pub(crate) struct ReaperSettings {
     /// The one that it shares with other stores; `None`: it gets a thread of its own.
     pub(crate) shared: Option<Reaper>,
@@ -211,7 +208,7 @@ pub(crate) struct ReaperSettings {
     pub(crate) budget: usize,
 }
 
-/// By which thread a store is reaped, and how to stop that.
+/// The thread that reaps a store, and how to stop that.
 pub(crate) struct Reaping {
     by: By,
     orders: Arc<Orders>,

@@ -80,7 +80,6 @@ pub struct Reaper {
     inner: Arc<Inner>,
 }
 
-/// What all handles share.
 struct Inner {
     worker: Worker,
     outside: Arc<Outside>,
@@ -167,7 +166,7 @@ impl Reaper {
         }
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         outside.joining.push((number, Box::new(store)));
-        // It wakes the thread.
+        // This wakes the thread.
         tell(Sleeper::shared(worker.thread().clone(), number, outside.calls.clone()));
         Ok(())
     }
@@ -187,7 +186,6 @@ impl Drop for Inner {
     }
 }
 
-/// A store that the thread drives.
 struct Store {
     reaped: Box<dyn Reaped>,
     wants: Wants,
@@ -203,7 +201,6 @@ enum Wants {
     Nothing,
 }
 
-/// The stores of a thread.
 #[derive(Default)]
 struct Stores {
     all: HashMap<u64, Store>,

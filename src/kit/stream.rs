@@ -28,7 +28,7 @@ impl Listeners {
     /// reason.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        // Loom sees nothing of that.
+        // Loom does not see crossbeam's orderings.
         #[cfg(expiry_loom)]
         fence(Ordering::SeqCst);
         !self.tasks.is_empty()
@@ -130,7 +130,7 @@ impl<T> ReceiverStream<T> {
         if !finished {
             return Poll::Pending;
         }
-        // No sender will come that takes it off the stack.
+        // No sender will come that takes this task off the stack.
         listeners.tasks.deregister(&mut self.place);
         listeners.tasks.wake();
         Poll::Ready(None)

@@ -52,17 +52,14 @@ impl<Out> Bench<Out> {
         }
     }
 
-    /// The component's name.
     pub(crate) fn name(&self) -> Arc<str> {
         self.task.emitter.context.component.clone()
     }
 
-    /// A failure by this bolt.
     pub(crate) fn failure(&self, why: Option<&dyn Display>) -> Failure {
         Failure::Failed { by: Some(self.name()), why: why.map(|why| why.to_string().into()) }
     }
 
-    /// The component that a tuple comes from.
     pub(crate) fn source(&self, origin: Origin) -> &str {
         let from = self.inputs.get(origin.input as usize);
         from.and_then(|&from| self.task.shared.names.get(from)).map_or("", |name| name)
@@ -175,7 +172,6 @@ struct Work<In> {
     /// What is left of the batch that was taken last: something if the instance is not ready, or
     /// is gone and another one cannot be made.
     batch: VecDeque<Tuple<In>>,
-    /// The tuple that is being executed.
     current: Option<(Roots, Origin, u64)>,
     /// Whether the instance takes another tuple.
     is_ready: bool,

@@ -109,7 +109,6 @@ pub(crate) struct Port<M> {
 }
 
 impl<M: Clone> Port<M> {
-    /// Whether no bolt listens.
     pub(crate) fn is_closed(&self) -> bool {
         self.listeners.is_empty()
     }

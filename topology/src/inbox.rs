@@ -149,7 +149,6 @@ impl Jam {
     }
 }
 
-/// How many emptied items an inbox keeps.
 const SPARE: usize = 16;
 
 /// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
@@ -170,7 +169,6 @@ impl<T> Inbox<T> {
         Inbox { queue, spare, bell, room: Room::default(), senders }
     }
 
-    /// An emptied item, if there is one.
     #[inline]
     pub(crate) fn spare(&self) -> Option<T> {
         self.spare.pop()

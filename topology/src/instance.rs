@@ -37,7 +37,6 @@ pub(crate) struct Instance<C: ?Sized> {
 }
 
 impl<C: ?Sized> Instance<C> {
-    /// No instance yet.
     pub(crate) fn new(factory: Factory<C>) -> Self {
         Instance { factory, first: None, alive: None, pause: 0, due: 0 }
     }
@@ -87,7 +86,6 @@ impl<C: ?Sized> Instance<C> {
         is_made
     }
 
-    /// Calls the instance, if there is one.
     pub(crate) fn call<W: AsRef<TaskParts>, R>(
         &mut self,
         at: &mut W,

@@ -101,7 +101,6 @@ impl Taken {
     }
 }
 
-/// Statistics of one of a bolt's inputs, at one task.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) executed: Count,
@@ -111,10 +110,9 @@ pub(crate) struct Input {
     pub(crate) process: Taken,
 }
 
-/// Statistics of one task.
 #[derive(Default)]
 pub(crate) struct Stats {
-    /// Of a bolt.
+    /// The inputs of a bolt.
     pub(crate) inputs: Vec<Input>,
     pub(crate) emitted: Count,
     pub(crate) transferred: Count,

@@ -65,7 +65,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all tasks of a topology share.
 pub(crate) struct Shared {
     /// None if there is no acking.
     pub(crate) tracker: Option<Arc<AckTracker>>,
@@ -73,9 +72,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// Nanoseconds between flushes.
     pub(crate) flush_every: u64,
-    /// Of so many latencies one is taken.
+    /// One latency in so many is taken.
     pub(crate) sample_every: u32,
-    /// What components are called.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) gate: Gate,
     /// It is being drained: bolts need not wait for their ticks.
@@ -126,7 +124,6 @@ pub(crate) fn discard<T>(what: T) {
     let _ = caught(|| drop(what));
 }
 
-/// The message of a panic.
 pub(crate) struct Panicked(String);
 
 impl fmt::Display for Panicked {

@@ -29,7 +29,7 @@ pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
         array.reserve(len - array.len());
         return;
     }
-    // Not in place: it has to be asked for before the memory is touched.
+    // Not in place: huge pages have to be asked for before the memory is touched.
     let mut larger = Vec::with_capacity(capacity);
     ask_for_huge_pages(&mut larger, HUGE);
     larger.append(array);

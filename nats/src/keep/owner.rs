@@ -42,7 +42,6 @@ pub(crate) enum Event<R> {
 pub(crate) enum Action<R> {
     /// Write a batch of records; one without a value is deleted.
     Write(Vec<(Vec<u8>, Option<Bytes>)>),
-    /// Answer a request.
     Answer(R, Vec<Answer>),
 }
 

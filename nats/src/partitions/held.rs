@@ -135,7 +135,6 @@ impl Held {
         }
     }
 
-    /// How long a write or a load tries.
     fn patience(&self) -> Duration {
         self.shared.set.nats.request_timeout() * 4
     }

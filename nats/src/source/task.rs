@@ -32,7 +32,6 @@ const LONGEST_REASON: usize = 1000;
 /// The whole length of a payload that a dead letter has no room for.
 const TRUNCATED: &str = "Expiry-Truncated";
 
-/// The I/O task of one spout.
 pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
     pub(super) custody: Custody<MessageId, Received>,
@@ -42,11 +41,10 @@ pub(super) struct Task<M> {
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
     /// The waker of the spout that asks for messages, if one does.
     pub(super) active: Option<Waker>,
-    /// By partition. A source without partitions has one inlet, of none.
+    /// The inlets by partition. A source without partitions has one inlet, of none.
     pub(super) inlets: BTreeMap<Option<u32>, Inlet>,
     /// What the current requests bring.
     pub(super) batches: SelectAll<BoxStream<'static, (Tag, Pulled)>>,
-    /// The number of requests so far.
     pub(super) requests: u64,
     pub(super) owned: watch::Receiver<Owned>,
     /// The task serves the partitions that have its number, modulo the number of tasks.
@@ -383,7 +381,6 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    /// Takes a dead letter back.
     fn unbury(&self, letter: Letter) {
         let context = self.shared.nats.context().clone();
         tokio::spawn(async move {

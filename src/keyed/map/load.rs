@@ -285,7 +285,7 @@ where
     /// # Errors
     ///
     /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the
-    /// guard to another thread. That one is not refused: it would wait for itself.
+    /// guard to another thread. The other thread is not refused, and would wait for itself.
     /// [`LoadError::Closed`].
     pub fn get_or_guard<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,

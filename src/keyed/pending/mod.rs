@@ -67,10 +67,10 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 /// Values that wait for something, each under a key of the caller's: request ids of the other side,
 /// file names, connections.
 ///
-/// As [`PendingTable`](crate::PendingTable), which issues the keys itself and is faster. Each value
-/// leaves the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its
-/// timeout has passed, to the listener, channel, stream or poll. Nothing is ever lent, so `take`
-/// always gives the value.
+/// A [`PendingTable`](crate::PendingTable) issues the keys itself, and is faster. Each value leaves
+/// the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its
+/// timeout has passed, to the listener, channel, stream or poll. No value is lent, so `take` always
+/// gives it.
 ///
 /// ```
 /// use expiry::PendingMap;

@@ -137,7 +137,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.store().engine.keys.hash_by(&self.hasher, key)
     }
 
-    /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
         since_start(self.store(), self.store().engine.deadlines.of(lease))
     }

@@ -290,7 +290,6 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.store.engine.keys.hash(id.0)
     }
 
-    /// Runs `f` with the session of an id, if it is there.
     fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_, T>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);

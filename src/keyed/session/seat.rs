@@ -126,7 +126,6 @@ impl<T> Seat<T> {
         self.info(id, flags, remaining, unsafe { self.take_token(lend) })
     }
 
-    /// What it is just now.
     pub(super) fn look(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word, with nothing behind it.
         self.info(id, self.flags.load(Ordering::Acquire), remaining, ())

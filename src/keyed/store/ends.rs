@@ -1,4 +1,5 @@
-//! Ends: the swap of a lease, the way out of the index, and the listener.
+//! The end of an entry: it takes effect at the swap of the lease, which one thread wins. That
+//! thread takes the slot out of the index, and then, unpinned, reports the end.
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};

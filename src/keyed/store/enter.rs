@@ -244,7 +244,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         (self.key(), self.value.as_ref().expect(OFFERED))
     }
 
-    /// The key that is offered, to be looked up.
     #[inline(always)]
     pub(in crate::keyed) fn wanted(&self, likely: Likely<'s>) -> Wanted<'s, '_, K>
     where

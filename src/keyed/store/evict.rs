@@ -89,7 +89,6 @@ pub enum EvictionPolicy {
     SoonestDeadline,
 }
 
-/// The states of an entry that may be evicted.
 const EVICTABLE: u16 = set(&[State::Live, State::LiveIdle, State::Lapsed]);
 
 /// The share of the entries that are on probation: one in so many.
@@ -148,7 +147,7 @@ pub(in crate::keyed) struct Eviction {
 }
 
 impl Eviction {
-    /// For a map of at most so many entries.
+    /// The eviction of a map of at most `capacity` entries.
     pub(in crate::keyed) fn new(policy: EvictionPolicy, capacity: usize) -> Self {
         let known = if policy == EvictionPolicy::S3Fifo { capacity } else { 0 };
         Eviction {
@@ -162,7 +161,7 @@ impl Eviction {
         }
     }
 
-    /// For a map whose entries weigh at most so much, and of whose number nothing is known.
+    /// The eviction of a map whose entries weigh at most `weight`, and whose number is not known.
     pub(in crate::keyed) fn of_weight(policy: EvictionPolicy, weight: usize) -> Self {
         let most = (weight / LIGHT).clamp(1, MOST_KNOWN);
         let eviction = Eviction { recounts: true, ..Self::new(policy, most) };
@@ -176,7 +175,6 @@ impl Eviction {
         self.policy != EvictionPolicy::S3Fifo
     }
 
-    /// Notes an entry that has just come in.
     pub(super) fn note(&self, id: u32, generation: u32, hash: u32) {
         if self.policy == EvictionPolicy::S3Fifo && !self.ghosts.take(hash) {
             // The oldest one, if the queue is full, belongs to main from here on.
@@ -191,7 +189,7 @@ struct Probation {
     queue: ArrayQueue<(u32, u32)>,
     /// How many there are at most.
     most: Hint,
-    /// For how many windows probation is short still; 0: it is long.
+    /// Number of windows for which probation stays short; 0: it is long.
     short_for: Hint,
     /// How many entries have left in this window, and how many of them had been used.
     left: Hint,
@@ -254,7 +252,6 @@ impl Ghosts {
         Ghosts((0..words).map(|_| Hint::new(0)).collect())
     }
 
-    /// The word and the fingerprint of a hash.
     fn place(&self, hash: u32) -> (&Hint, u64) {
         // The index has used the lowest bits to choose the shard.
         let mixed = u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -148,7 +148,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         slot.is_some_and(|slot| slot.lease().is_in(HELD))
     }
 
-    /// The entry of a key.
     #[inline(always)]
     pub(in crate::keyed) fn find<'g, Q: Eq + ?Sized>(
         &'g self,

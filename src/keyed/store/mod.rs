@@ -191,7 +191,7 @@ impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
         Found { leased: Leased { lease, ..self.leased }, ..*self }
     }
 
-    /// For a [`Ref`](crate::Ref), which has the pin itself.
+    /// Key, value and lease, for a [`Ref`](crate::Ref), which has the pin itself.
     #[inline(always)]
     pub(super) fn lend(&self) -> Lent<K, V> {
         Lent { pair: NonNull::from(self.pair()), lease: self.lease }
@@ -237,7 +237,6 @@ pub(crate) struct Store<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// A store with these settings and default times.
     pub(super) fn build(
         setup: &Setup,
         timeout: Option<Duration>,

@@ -16,7 +16,6 @@ pub(crate) enum Touched {
     Unchanged,
     /// There is no such entry (any more).
     Gone,
-    /// The entry is closing.
     Closing,
 }
 

@@ -15,7 +15,6 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::time::Duration;
 
-/// How far a walk has come.
 #[derive(Default)]
 pub(in crate::keyed) struct Walk {
     shard: usize,

@@ -74,7 +74,7 @@ settings! {
     /// How long a message waits at most for others of its batch, while its task has more to do. (A
     /// task that has nothing to do sends what it has.)
     flush_every(time: Duration) => flush_every: Duration = Duration::from_millis(1), time;
-    /// Of so many messages and tuples the [latency](crate::ComponentMetrics) of one is taken; zero
+    /// One in so many messages and tuples has its [latency](crate::ComponentMetrics) taken; zero
     /// for none.
     sample_every(messages: u32) => sample_every: u32 = 16, messages;
     /// How threads wait whose tasks have nothing to do.

@@ -77,7 +77,6 @@ pub(crate) struct SpoutKind {
 pub(crate) struct BoltKind {
     /// Makes the queues of all tasks, before any task of the topology is made.
     pub(crate) open: Box<dyn Fn(Doors) -> Vec<Queued> + Send>,
-    /// Makes a task.
     pub(crate) make: Box<dyn Fn(BoltParts) -> Box<dyn Task> + Send>,
 }
 
@@ -143,7 +142,6 @@ impl Spec {
         matches!(&self.kind, Kind::Spout(spout) if spout.replay.is_some())
     }
 
-    /// Checks the component by itself.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         let component = || self.name.to_string();
         if self.name.is_empty() {

@@ -71,7 +71,6 @@ fn tracker(
     Ok(Some(Arc::new(tracker)))
 }
 
-/// The bells of each component's threads.
 type Bells = Vec<Vec<(Arc<Bell>, Parker)>>;
 
 /// The bells of a component's threads, task by task.
@@ -128,7 +127,6 @@ struct Assembly {
 }
 
 impl Assembly {
-    /// Makes a task of the component `at`.
     fn task(
         &mut self,
         at: usize,

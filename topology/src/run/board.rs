@@ -21,9 +21,8 @@ pub(super) struct Window {
 /// The outside of a topology's tasks.
 pub(super) struct Board {
     pub(super) windows: Vec<Window>,
-    /// Of each component: those that it listens to, and its counters.
+    /// For each component those that it listens to, and its counters.
     pub(super) components: Vec<(Vec<usize>, Arc<Registry>)>,
-    /// The bell of each thread.
     pub(super) bells: Vec<Arc<Bell>>,
     pub(super) shared: Arc<Shared>,
 }

@@ -46,7 +46,6 @@ pub(crate) struct SpoutTask<M, Id> {
     /// When a message is to be emitted again, and its place.
     later: BinaryHeap<Reverse<(u64, u32)>>,
     sampler: Sampler,
-    /// The queue of this task's outcomes.
     outcomes: Arc<Inbox<Ended>>,
     jam: Arc<Jam>,
     /// Whether the last step emitted nothing because of the jam.
@@ -59,7 +58,6 @@ pub(crate) struct SpoutTask<M, Id> {
     full_until: u64,
     /// The clock reading until which a spout that had no message is left alone.
     idle_until: u64,
-    /// The clock reading of the last flush.
     flushed: u64,
 }
 
@@ -134,12 +132,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         }
     }
 
-    /// The clock reading of the next tick.
     fn tick_due(&self) -> Option<u64> {
         self.desk.task.ticks.due.filter(|_| self.spout.is_alive())
     }
 
-    /// Calls the spout's tick if that is due.
     fn tick(&mut self) -> bool {
         let now = self.desk.task.now;
         let is_due = self.spout.is_alive() && self.desk.task.ticks.take(now, false);

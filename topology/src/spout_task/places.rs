@@ -45,12 +45,10 @@ impl<M, Id> Places<M, Id> {
         }
     }
 
-    /// Number of free places.
     pub(super) fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// Number of places that are not free.
     pub(super) fn taken(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -73,7 +71,6 @@ impl<M, Id> Places<M, Id> {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// Mutable [`get`](Self::get).
     pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Pending<M, Id>> {
         self.places.get_mut(place as usize)?.as_mut()
     }

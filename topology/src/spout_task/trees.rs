@@ -23,7 +23,7 @@ struct Offered {
 /// The messages that are to be sent, and the trees that are to begin for them.
 pub(super) struct Trees {
     offered: VecDeque<Offered>,
-    /// Of each tracked one: the XOR of its tree's edges, and its owner.
+    /// For each tracked message the XOR of its tree's edges, and its owner.
     trees: Vec<(u64, u64)>,
     /// The roots that the tracker issued last; kept for its memory.
     roots: Vec<Root>,

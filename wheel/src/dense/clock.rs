@@ -9,7 +9,6 @@ use crate::geometry::Geometry;
 /// How far the clock may go ahead of the cursor.
 const REACH: u64 = (1 << 62) - 1;
 
-/// Clock, cursor and wake-up of one wheel.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     geometry: Geometry,

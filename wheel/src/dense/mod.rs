@@ -203,7 +203,6 @@ pub struct Wheel<P: Payload = ()> {
     /// Number of records above which filing one sweeps.
     most: usize,
     clock: Clock,
-    /// Number of ids that are scheduled.
     len: usize,
 }
 

@@ -115,7 +115,6 @@ impl<P: Payload> Nodes<P> {
         Some((std::mem::take(&mut node.payload), node.generation == 0))
     }
 
-    /// The deadline of `id` if it is scheduled.
     #[inline]
     pub(super) fn due(&self, id: u32) -> Option<u64> {
         let node = self.0.get(id as usize)?;
@@ -128,7 +127,6 @@ impl<P: Payload> Nodes<P> {
         Some(&self.0.get(id as usize)?.payload)
     }
 
-    /// Mutable [`payload`](Nodes::payload).
     #[inline]
     pub(super) fn payload_mut(&mut self, id: u32) -> Option<&mut P> {
         Some(&mut self.0.get_mut(id as usize)?.payload)

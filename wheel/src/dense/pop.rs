@@ -195,7 +195,6 @@ impl<P: Payload> Wheel<P> {
     }
 }
 
-/// Takes one unit of work, if there is one.
 #[inline]
 fn take(work: &mut usize) -> bool {
     match work.checked_sub(1) {

@@ -26,19 +26,17 @@ pub(super) const FIRST: u32 = 1 << ROW_BITS;
 /// Records in a block: four cache lines, with the header.
 const BLOCK: usize = 15;
 
-/// No block.
 const NONE: u32 = u32::MAX;
 
 /// How far ahead in its block a record's node is fetched.
 const AHEAD: usize = 6;
 
-/// The row of a head.
 #[inline]
 pub(super) fn row(head: u32) -> usize {
     (head >> ROW_BITS) as usize
 }
 
-/// That `id` was scheduled for `due`; dead if its node has another generation now.
+/// Says that `id` was scheduled for `due`; dead if its node has another generation now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     pub(super) due: u64,
@@ -120,7 +118,6 @@ impl Lists {
         !self.lists.is_empty()
     }
 
-    /// Records in all lists, dead or alive.
     #[inline]
     pub(super) fn records(&self) -> usize {
         self.records
@@ -141,7 +138,6 @@ impl Lists {
         self.lists[head as usize].bound = bound;
     }
 
-    /// Whether any list of `row` has a record.
     #[inline]
     pub(super) fn any_in_row(&self, row: usize) -> bool {
         self.occupied[row] != 0
@@ -168,7 +164,6 @@ impl Lists {
         self.first_head(row(from) + 1)
     }
 
-    /// The records of a list in order.
     pub(super) fn iter(&self, head: u32) -> impl Iterator<Item = &Record> {
         let block = |at: u32| self.blocks.get(at as usize);
         let first = self.lists.get(head as usize);
@@ -186,7 +181,7 @@ impl Lists {
                 return false;
             }
         }
-        // In parts: a whole one would go through memory.
+        // Field by field: a whole record would go through memory.
         self.push_block(head, record.due, record.id, record.generation)
     }
 
@@ -243,14 +238,12 @@ impl Lists {
         self.pool = at;
     }
 
-    /// The first record of a list.
     #[inline]
     pub(super) fn first(&self, head: u32) -> Option<Record> {
         let block = self.blocks.get(self.lists[head as usize].first as usize)?;
         Some(block.records[usize::from(block.start)])
     }
 
-    /// A copy of the first block of a list.
     #[inline]
     pub(super) fn first_block(&self, head: u32) -> Option<Block> {
         let at = self.lists[head as usize].first;
@@ -273,7 +266,6 @@ impl Lists {
         (at < usize::from(block.end)).then(|| block.records[at].id)
     }
 
-    /// Takes the first record of a list.
     #[inline]
     pub(super) fn pop(&mut self, head: u32) -> Option<Record> {
         let first = self.first(head);
@@ -364,7 +356,7 @@ impl Lists {
     /// Allocates for so many records, wherever they go.
     pub(super) fn reserve(&mut self, records: usize) {
         let full = records / BLOCK;
-        // One block in each list is not full, and one where the broom is, and swept ones are.
+        // Swept blocks are full, but for one in each list and one where the broom is.
         let blocks = records.min(full + full / 8 + 2 * self.heads);
         memory::reserve(&mut self.blocks, blocks);
     }
