@@ -11,10 +11,11 @@
 //! | delivered again, acked here lately | no | acked again: the first ack was lost |
 //! | delivered more often than `attempts` | no | held, a suspect |
 //! | tree acked | yes | acked, remembered as acked |
-//! | tree failed | yes | nak'ed with a pause, or buried after the last attempt |
+//! | tree failed | yes | nak'ed with a pause; last attempt: buried; after a trial: terminated |
 //! | dead letter stored | buried | terminated |
 //! | dead letter refused | buried or suspect | nak'ed with a pause, as all suspects are |
 //! | dead letter unanswered | suspect | published again after a second |
+//! | dead letter unanswered | buried | as if it were refused |
 //!
 //! The broker counts the deliveries. A message that kills its worker takes along what else the
 //! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The

@@ -118,9 +118,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Term { deadline, idle, keeps: true }
     }
 
-    /// The entry `new` has taken the place of `old`, and was given its bound `kept`. A touch that
-    /// came before the replacement may have set another bound since that was read: such a touch
-    /// swaps the lease for the same one where the deadline stays. Without this look the model
+    /// The entry `new` has taken the place of `old`, with its bound `kept`. A touch of `old` may
+    /// have set another bound after `kept` was read: it swaps the lease for the same one if the
+    /// deadline stays. Without this look the model
     /// `a_kept_lifetime_beside_a_touch_of_an_idle_entry` fails.
     #[cold]
     #[inline(never)]

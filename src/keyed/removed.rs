@@ -177,7 +177,7 @@ impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
     /// Runs after the handle has pushed its slot on the deferred-free list. If no driver is left,
     /// this thread frees the slot.
     ///
-    /// Only a handle of the second kind does so. A test of `is_refusing` in `Store::free_later`
+    /// Only a [`Kept`](Keeps::Kept) handle does so. A test of `is_refusing` in `Store::free_later`
     /// would do it for every removal: while another thread shuts a map down, each `remove` would
     /// drop values, some of them pinned, although a driver is there.
     #[inline]

@@ -362,7 +362,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     }
 
     /// Whether the next tick comes early: the topology is drained, this bolt executes nothing more
-    /// for now, and what it may hold came after its last one.
+    /// for now, and what it may hold came after its last tick.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.is_draining();
         let waits = !self.work.is_ready || self.inbox.is_empty();

@@ -115,11 +115,10 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         "sessions", "build_manual",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
-        /// The most sessions there may be at once, those included that are being closed; beyond it
-        /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
-        /// something is due, which is then expired first. Exact.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
+        /// The most sessions there may be at once, those included that are being closed; exact.
+        /// Beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full),
+        /// unless one is due, which is then expired first. The inserting thread expires it, and so
+        /// calls the listener: hold no lock there that the listener takes.
         capacity,
         /// The shortest timeout that is granted, at least the interval; a caller that asks for less
         /// gets this.

@@ -113,7 +113,7 @@ impl<T> Seat<T> {
     ///
     /// # Safety
     ///
-    /// As [`take_token`](Self::take_token).
+    /// The caller has ended the session, and does this once.
     pub(super) unsafe fn end(
         &self,
         id: SessionId,

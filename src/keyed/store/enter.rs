@@ -56,9 +56,9 @@ impl From<BadTimeout> for Hindered {
 /// why, and [`again`](Self::again), unpinned, does something about that. The offer is declared
 /// before the pin: where a key's `Eq` panics, key and value are dropped unpinned.
 ///
-/// An entry that is in may have given permits back: one in another's place, or one of a call that
-/// [weighs](Self::weigh) more than once. Then the caller calls `Admission::wake_owed` once it is
-/// unpinned. A call that puts nothing in [gives up its room](Self::give_up_room) unpinned.
+/// A replacement may give permits back, and so may a call that [weighs](Self::weigh) more than
+/// once. Then the caller calls `Admission::wake_owed` once it is unpinned. A call that puts nothing
+/// in [gives up its room](Self::give_up_room) unpinned.
 pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     store: &'s Store<K, V>,
     hash: u32,
