@@ -1,4 +1,5 @@
-//! A bounded channel for what has ended, with a policy for when it is full.
+//! A channel for what has ended, with a policy for when it is full: a bounded channel of
+//! crossbeam's, and an unbounded one for what spills.
 
 use crate::error::BuildError;
 #[cfg(feature = "async")]
@@ -206,7 +207,6 @@ impl<T> Iterator for Receiver<T> {
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
-    /// Bounded, and for what spills.
     ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
     /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
     /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
@@ -390,7 +390,6 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The receiving ends of the bounded channel and of the one for what spills.
 type Ends<T> = (crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>);
 
 /// The ends of crossbeam's channels. The child of a fork does not touch its copies: what another

@@ -1,6 +1,6 @@
 //! Publishing through the facade `metrics` (feature `metrics`), as [`expiry::publish`] does for
 //! trackers. A publication sets counters to a snapshot's absolute values, so it may be repeated,
-//! and counting pays nothing for it.
+//! and counting pays nothing for it. The snapshot of
 //! [`Topology::tracker_metrics`](crate::Topology::tracker_metrics) publishes the tracker's own.
 
 use crate::ComponentMetrics;

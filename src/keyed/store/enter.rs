@@ -258,7 +258,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         self.store.engine.keys.likely(self.hash)
     }
 
-    /// Finds out what the entry weighs. Runs the user's code, unpinned.
+    /// Finds out what the entry weighs. Runs the user's code.
     #[inline(always)]
     pub(in crate::keyed) fn weigh(&mut self) -> Result<(), StoreError> {
         if let Some(weigher) = &self.store.weigher {

@@ -16,7 +16,7 @@
 //! | [`driver`] | what the driver asks of the store |
 //! | [`walk`] | [`each`](Store::each): all entries, each key once |
 //!
-//! Under a pin these run no code of the user's but a key's `Eq`, the clock, and what
+//! Under a pin these run no code of the user's but a key's `Eq`, the clock, a weigher, and what
 //! [`each`](Store::each) is given. A caller unpins before it calls the listener.
 
 mod close;
