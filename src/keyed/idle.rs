@@ -4,13 +4,13 @@
 //! idle, and the *bound* that its time to live sets. The lease's deadline is the nearer of the
 //! bound and the last use plus the time to idle. Deadlines are ticks, so of the reads in one
 //! interval only the first changes the lease.
+//!
 //! A touch changes the bound and then the deadline, which are two words. A thread that has swapped
 //! the lease looks at the bound again, and sets the deadline anew if the bound has changed. A touch
 //! swaps the lease even where the deadline stays the same. So if a touch and a read meet, either
 //! the read's swap comes first, and the touch's fails; or the touch's comes first, and the read
 //! finds the new bound. When all calls have returned, the deadline is not after the bound that was
 //! set last. It is not before any use plus the time to idle, unless the bound is.
-//! is.
 
 use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};
