@@ -69,8 +69,7 @@ impl Index {
         self.insert(hash, slot, accept)
     }
 
-    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is
-    /// believed afterwards.
+    /// What `look` sees in the slot of the candidate under `hash`, if one is believed afterwards.
     pub fn candidate<R>(&self, hash: u32, look: impl FnOnce(u32) -> R) -> Option<R> {
         let candidate = self.0.candidate(hash)?;
         let seen = look(candidate.slot());
@@ -82,8 +81,7 @@ impl Index {
         matches!(self.0.glance(hash), Glance::Absent(()))
     }
 
-    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None`
-    /// if it says neither.
+    /// What a pinned thread's glance shows under `hash`: a slot, nothing, or neither (`None`).
     pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
         let likely = self.0.likely(hash);
         let pin = self.1.pin();
@@ -315,8 +313,7 @@ impl Mail {
         Mail { slots, inbox: Inbox::new() }
     }
 
-    /// Lowers the next expiration of a block, and pushes the block if that lowered it. False if
-    /// it was closed.
+    /// Lowers a block's next expiration, and pushes the block if it did. False if it was closed.
     pub fn lower(&self, block: u32, tick: u64) -> bool {
         let header = self.slots.header(block * BLOCK).expect("a block");
         match header.next.lower(tick) {

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The oldest server that has what this crate uses: fences by another subject, atomic batches,
-/// message schedules.
+/// The oldest server with fences by another subject, atomic batches and message schedules.
 pub(crate) const NEEDED: &str = "2.12.0";
 
 /// How a worker connects.

@@ -160,8 +160,7 @@ pub(crate) struct Ownership {
     sent: VecDeque<(u64, Duration)>,
     /// When the watch last showed an own beat.
     seen_own: Option<Duration>,
-    /// When the latest own beat that the watch has shown was sent. The worker has seen every beat
-    /// that was stored before.
+    /// When the latest own beat in the watch was sent. The worker has seen all beats stored before.
     seen_through: Duration,
     peers: BTreeMap<String, Peer>,
     members_changed: bool,

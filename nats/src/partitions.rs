@@ -36,8 +36,7 @@ pub const MOST_RECORDS: usize = 1000;
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The latest version of a record or beat that this crate reads. A record without one is of
-/// version 1.
+/// The latest version of records and beats that this crate reads. Without a version it is 1.
 pub(crate) const READS: u32 = 1;
 const VERSION: &str = "Expiry-Version";
 /// The headers of a record and of a beat.
@@ -249,9 +248,8 @@ fn is_missing(error: &GetStreamError) -> bool {
         if why.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Reads the last message of each subject, in the order of the stream, and then what follows. The
-/// number says how many are there already. None: the brokers failed, or placed the consumer on one
-/// that has just died.
+/// Reads the last message of each subject, in the order of the stream, and then what follows.
+/// Returns also how many are there. None: the brokers failed, or the consumer's broker has died.
 async fn last_of_each<I>(
     stream: &Stream<I>,
     subjects: Vec<String>,

@@ -156,8 +156,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.term(mine, lifetime)
     }
 
-    /// An entry is read: it lives for as long as the policy says, in a map that has one. False if
-    /// it has ended meanwhile.
+    /// An entry is read: the policy, if any, says how long it lives then. False if it has ended.
     #[inline(always)]
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         match &self.expiry {

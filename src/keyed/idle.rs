@@ -145,8 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.deadlines.ticks().deadline(now, idle.saturating_add(lag))
     }
 
-    /// An entry is used: its time to idle begins anew, if it has one. False if it has ended
-    /// meanwhile.
+    /// An entry is used: its time to idle, if it has one, begins anew. False if it has ended.
     #[inline(never)]
     pub(super) fn prolong(&self, found: Found<'_, K, V>) -> bool {
         let policy = self.policy(&found);
@@ -185,8 +184,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does
-    /// not change it.
+    /// Sets a used entry's deadline; `swaps` the lease even if that does not change it.
     fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
         let idle_until = idle_until.min(self.engine.deadlines.furthest());

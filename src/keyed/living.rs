@@ -2,9 +2,8 @@
 //! driver has not ended it yet.
 //!
 //! A thread that is about to report an expiry swaps the lease to `LAPSED` first. Otherwise a touch
-//! that had read the clock before could bring the entry back, after a caller has seen that it is
-//! gone (M2). Later the driver ends the entry, or a call that wants its place; the thread that ends
-//! it calls the listener.
+//! that had read the clock before could revive the entry after a caller has seen that it is gone
+//! (M2). Later the driver, or a call that wants its place, ends the entry and calls the listener.
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
@@ -26,8 +25,7 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
-    /// Wakes a task that waits for room, and delivers the end to the listener. The caller is
-    /// unpinned.
+    /// Wakes a task that waits for room, and reports the end. The caller is unpinned.
     #[inline(always)]
     pub(super) fn tell(&self) {
         self.ended.store().engine.admission.wake_owed();
@@ -131,8 +129,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// [`living`](Self::living), in all tables. The caller is pinned. It passes no pin, which so
-    /// stays in registers.
+    /// [`living`](Self::living) in all tables. It takes no pin, so the caller's stays in registers.
     #[cold]
     #[inline(never)]
     fn living_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
@@ -163,8 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The place of an entry that is due for a reload, in a map that reloads: so little is left of
-    /// its time to live.
+    /// The place of an entry that is due for a reload: so little is left of its time to live.
     #[inline(always)]
     pub(super) fn stale(&self, found: &Found<'_, K, V>) -> Option<Place> {
         let left = self.reloads_with?;

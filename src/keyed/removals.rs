@@ -43,8 +43,7 @@ pub(super) struct Channel<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Channel<K, V> {
-    /// Sends an ended entry. A thread inside a call of the user's code waits for no room: what
-    /// finds none spills.
+    /// Sends an ended entry. Inside a call of the user's code, what finds no room spills.
     #[cold]
     pub(super) fn send(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         if self.expired_only && cause != RemovalCause::Expired {

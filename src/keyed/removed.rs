@@ -29,9 +29,8 @@
 //! only if its holder is alone, which a load of the bit says: no other thread could become a holder
 //! again.
 //!
-//! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states,
-//! and follow links of 32 bits, which end below it. In a store without a channel it is never set,
-//! and no holder looks.
+//! An end, and a replacement, leave the bit clear. Readers ignore it: they compare states, and
+//! links have 32 bits, below it. Without a channel it is never set, and no holder looks.
 
 use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
@@ -43,9 +42,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
-/// this is dropped, and the other holder where there are two, the slot goes to the store's
-/// deferred-free list.
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When its
+/// last handle is dropped, the slot goes to the store's deferred-free list.
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,

@@ -43,8 +43,7 @@ macro_rules! handle {
     };
 }
 
-/// `Clone` and `Debug` of a builder, which has a field `setup` and one for its listener. The other
-/// fields are `Copy`.
+/// `Clone` and `Debug` of a builder with a `setup`, a listener, and fields that are `Copy`.
 macro_rules! builder {
     ($builder:ident<$($of:ident),*> with $listener:ident $(, shows $field:ident)*) => {
         impl<$($of),*> Clone for $builder<$($of),*> {

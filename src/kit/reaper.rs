@@ -97,8 +97,7 @@ struct Outside {
 
 /// A store, to its reaper.
 pub(crate) trait Reaped: Send {
-    /// Does a round, until this time if that is given. Where it returns [`Next::Stop`] it has
-    /// closed the store.
+    /// Does a round, until this time if given. With [`Next::Stop`] it has closed the store.
     fn drive(&self, until: Option<Instant>) -> Next;
 }
 

@@ -24,8 +24,7 @@ impl Listeners {
     ///
     /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the
     /// queue by a sequentially consistent swap of the tail. A receiver that finds the queue empty
-    /// has made a fence before it read the tail. Its own receivers are not missed for the same
-    /// reason.
+    /// has made a fence before it read the tail. crossbeam's own receivers rely on that.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         // Loom does not see crossbeam's orderings.

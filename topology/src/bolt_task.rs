@@ -178,8 +178,7 @@ struct Work<In> {
     /// It has executed something, or was woken, since its last tick.
     is_fresh: bool,
     sampler: Sampler,
-    /// Numbers of tuples executed since the last flush, by input. They are counted once the tracker
-    /// has their acks.
+    /// Tuples executed since the last flush, by input: counted once the tracker has their acks.
     executed: Vec<u64>,
     /// Their sum.
     unsettled: u64,
@@ -332,8 +331,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         }
     }
 
-    /// Executes the batch at hand, as long as there is an instance that is ready. Returns whether
-    /// it executed a tuple.
+    /// Executes the batch while there is a ready instance. Returns whether it executed a tuple.
     fn execute_all(&mut self) -> bool {
         let left = self.work.batch.len();
         while !self.work.batch.is_empty() && self.work.is_ready && self.is_made() {

@@ -1,5 +1,4 @@
-//! A task's input queue, and how its thread and the threads that wait for room in the queue are
-//! woken.
+//! A task's input queue, and how its thread, and threads that wait for room there, are woken.
 
 use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
@@ -151,8 +150,7 @@ impl Jam {
 
 const SPARE: usize = 16;
 
-/// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
-/// fill it.
+/// A bounded lock-free queue, the bell of the thread that empties it, and those of its senders.
 pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
     /// Items that were emptied, for their memory: it goes back to the threads that fill them.
@@ -199,8 +197,7 @@ impl<T> Inbox<T> {
         Some(item)
     }
 
-    /// Whether there is room again; if not, the bells are rung when there is. The last look before
-    /// going to sleep.
+    /// Whether there is room again, asked before a sleep: if not, the bells are rung when there is.
     pub(crate) fn look_for_room(&self) -> bool {
         self.room.want();
         self.has_room()

@@ -51,8 +51,7 @@ pub(crate) struct Sender {
     pub(crate) notes_sent: bool,
 }
 
-/// A grouping of a bolt, as one of the tasks sees it whose messages it gets. Messages have numbers,
-/// which rise.
+/// A grouping of a bolt, as one of the tasks before it sees it. Messages have rising numbers.
 pub(crate) trait Listener<M: Clone>: Send {
     /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
     /// users' code, which may panic. The caller then withdraws the message.

@@ -106,8 +106,7 @@ pub(crate) struct Step {
 
 /// A task: does a little at a time, and never waits.
 pub(crate) trait Task: Send {
-    /// Makes the first instance of the component before the task runs. Returns why it cannot be
-    /// made.
+    /// Makes the component's first instance before the task runs. Returns why it cannot.
     fn make_first(&mut self) -> Result<(), String>;
 
     fn step(&mut self) -> Step;
@@ -152,8 +151,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }
 
-/// `Debug` of a type with fields that have none: its parameters, and a format string with its
-/// arguments.
+/// `Debug` of a type whose fields have none: its parameters, and a format string with arguments.
 macro_rules! debug {
     ([$($param:ident),*] $type:ty, |$it:ident| $($format:tt)+) => {
         impl<$($param),*> std::fmt::Debug for $type {

@@ -216,8 +216,8 @@ pub(crate) mod sealed {
         [A, B] (&Tuple<A>, &Tuple<B>): |pair| pair.0.anchors.iter().chain(&pair.1.anchors);
     }
 
-    /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two
-    /// anchors of a tree would cancel itself out there, and the tree would end while it is
+    /// Calls `f` with one anchor of each tree: a message needs one edge there. (The same edge in
+    /// two anchors of a tree would cancel itself out, and the tree would end while it is
     /// outstanding.) Sorted: a window joins thousands.
     fn once_each<'a>(anchors: impl Iterator<Item = &'a Anchor>, f: impl FnMut(&Anchor)) {
         let mut anchors: SmallVec<[&Anchor; 4]> = anchors.collect();
@@ -226,8 +226,7 @@ pub(crate) mod sealed {
         anchors.into_iter().for_each(f);
     }
 
-    /// The anchors of a message that is derived from these, with an edge of its own in each of
-    /// their trees.
+    /// The anchors of a message derived from these, with an edge of its own in each tree.
     #[inline]
     pub(crate) fn derive(from: &impl Parents) -> Anchors {
         let mut anchors = Anchors::new();

@@ -25,8 +25,7 @@ pub(super) struct Places {
     levels: [Vec<u64>; LEVELS],
     /// The place that was given last, if it is free still. Not in the levels.
     warm: u32,
-    /// Places that are handed out now, lowest first: a word that was taken out of the levels, and
-    /// its number.
+    /// The word that was taken out of the levels, whose places are handed out now, and its number.
     batch: u64,
     at: u32,
 }

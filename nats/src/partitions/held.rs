@@ -223,8 +223,7 @@ impl Held {
         Ok(live.collect())
     }
 
-    /// As `load`, with the stream sequence of each record, and with those that were deleted within
-    /// the last minute.
+    /// `load` with each record's stream sequence, and with what was deleted in the last minute.
     pub(crate) async fn load_numbered(&self) -> Result<Numbered, NatsError> {
         const WHAT: &str = "read the records of a partition";
         let wait = self.patience();

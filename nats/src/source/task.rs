@@ -62,8 +62,7 @@ pub(super) struct Inlet {
     losing: bool,
     /// Known until a request for messages fails.
     consumer: Option<Consumer<Config>>,
-    /// The number of the latest request, whether it is under way, and the messages and bytes that
-    /// it may still bring.
+    /// The latest request's number, whether it is under way, and the messages and bytes to come.
     request: u64,
     is_open: bool,
     asked: usize,
@@ -165,8 +164,7 @@ impl<M: Send + 'static> Task<M> {
         statistics.connects.load(Ordering::Relaxed)
     }
 
-    /// Opens and shuts inlets by what the worker owns now. What came through a shut one is
-    /// forgotten.
+    /// Opens and shuts inlets by what the worker owns. Forgets what came through a shut one.
     fn own(&mut self) {
         let owned = self.owned.borrow_and_update();
         let epoch = |partition| owned.get(&partition).map(|(held, _)| held.epoch());
@@ -206,9 +204,9 @@ impl<M: Send + 'static> Task<M> {
         self.inlets.values_mut().for_each(Inlet::close);
     }
 
-    /// Asks each inlet that has no request under way for as much as there is room for, the one
-    /// first that was asked the longest time ago. A message that did not fit comes before all
-    /// others, alone, when nothing else is held or asked for.
+    /// Asks each inlet that has no request under way for as much as there is room for, the one that
+    /// was asked the longest time ago first. A message that did not fit comes before all others,
+    /// alone, when nothing else is held or asked for.
     async fn ask(&mut self) {
         let (now, options) = (clock::now(), &self.shared.options);
         let (window, window_bytes, inlets) =

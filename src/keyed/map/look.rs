@@ -53,8 +53,7 @@ where
         found.lease.is(State::Live) || self.store.prolong(*found)
     }
 
-    /// [`is_used`](Self::is_used), of a call that reads the entry, but is no look-up: asks the
-    /// policy.
+    /// [`is_used`](Self::is_used) of a read that is no look-up: asks the policy.
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         self.is_used(found) && self.store.is_read(found)
     }

@@ -44,8 +44,7 @@ where
         self.remove_hashed(self.wanted(self.hash(key), key))
     }
 
-    /// Called before a call looks for the entry that it replaces or removes. The caller is
-    /// unpinned.
+    /// Runs, unpinned, before a call looks for the entry that it replaces or removes.
     #[inline(always)]
     pub(super) fn invalidate_load<Q: Hash + ?Sized>(&self, key: &Q) {
         self.flights.invalidate(|| self.hasher.hash_one(key));
@@ -72,8 +71,7 @@ where
         self.remove_changed(wanted.likely.hash, wanted.key)
     }
 
-    /// [`remove_hashed`](Self::remove_hashed), of an entry that has changed meanwhile, or whose
-    /// time is up.
+    /// [`remove_hashed`](Self::remove_hashed), where the entry has changed or its time is up.
     #[cold]
     #[inline(never)]
     fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<Removed<'_, K, V>>

@@ -270,8 +270,7 @@ impl SessionTracker {
 }
 
 impl<T: Send + 'static> SessionTracker<T> {
-    /// The timeout that a caller gets if it asks for this one: it, or the nearest that the settings
-    /// allow.
+    /// The timeout that is granted for this one: the nearest that the settings allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)

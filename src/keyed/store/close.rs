@@ -35,10 +35,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         closed
     }
 
-    /// Ends every entry of a store that reports to `target`. If a shutdown wants the entries, each
-    /// goes into `kept` as what `left` makes of it. If not, this drops what `taken` takes of each,
-    /// at no shard. It ends the channel last: an entry expires only in a shard that is not closed
-    /// yet.
+    /// Ends every entry of a store that reports to `target`. If a shutdown wants them, each goes
+    /// into `kept` as what `left` makes of it. If not, this drops what `taken` takes of each, at no
+    /// shard. It ends the channel last: an entry may expire until its shard is closed.
     pub(in crate::keyed) fn close_to<'s, E, F: ?Sized, U>(
         &'s self,
         target: &Target<E, F>,
@@ -61,8 +60,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Drops what has ended, as no thread drives the store from here on. Waits for pinned threads,
-    /// for at most `PARTING`.
+    /// Drops what has ended: no driver comes any more. Waits for pinned threads, `PARTING` at most.
     pub(in crate::keyed) fn part(&self) {
         self.engine.flush(PARTING, self);
     }

@@ -13,8 +13,7 @@ use crate::kit::panics::caught;
 use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 
-/// An entry that the driver is about to end: pinned, with its key's hash and where in its index
-/// bucket the slot is named.
+/// An entry that the driver is about to end: its pin, its key's hash, where its bucket names it.
 pub(crate) struct Named {
     pub(in crate::keyed) pin: Pin,
     pub(super) hash: u32,
@@ -137,8 +136,7 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends what is due in a block, without a report. The slots go to the deferred-free list as one
-    /// chain.
+    /// Ends what is due in a block, unreported. The deferred-free list gets the slots as one chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain: Option<Chain<'_, Pair<K, V>>> = None;
         self.end_due(pin, due, |ended, _| {
@@ -229,8 +227,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Named { pin, hash, position })
     }
 
-    /// Whether the index names a slot, or one that leads to it. Then it names the slot from here
-    /// on.
+    /// Whether the index names a slot, or one that leads to it. If so, it now names the slot.
     #[cold]
     #[inline(never)]
     fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {

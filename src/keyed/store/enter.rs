@@ -69,8 +69,7 @@ pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     value: Option<V>,
 }
 
-/// An offer has no key or value only while they are in a slot: it takes them back if they are not
-/// put in.
+/// An offer lacks key and value only while they are in a slot: it takes back what is not put in.
 const OFFERED: &str = "an offer has them unless they are in";
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -137,8 +136,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found.map(|found| found.id)
     }
 
-    /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
-    /// afterwards.
+    /// Fills a claimed slot and makes it live, `used` or not. The caller then notifies the driver.
     #[inline(always)]
     fn fill<'a>(
         &self,
@@ -305,8 +303,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: None, closed })
     }
 
-    /// [`enter`](Self::enter), for an entry that lives for `timeout` from now. Returns the
-    /// deadline, too.
+    /// [`enter`](Self::enter) with a lifetime from now. Returns the deadline, too.
     #[inline(always)]
     pub(in crate::keyed) fn enter_for<'g>(
         &mut self,
@@ -339,8 +336,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         if store.engine.admission.is_refusing() {
             return Err(Hindered::Refused(StoreError::Closed));
         }
-        // The term goes by the very lease that the swap takes away: a touch in between makes the
-        // swap fail.
+        // The term goes by the very lease that the swap takes away: after a touch it fails.
         let term = if term.keeps { store.term_of(*found) } else { term };
         // The new entry takes over the old one's share of the capacity.
         let old = store.weight_of(found.id);
@@ -403,8 +399,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         }
     }
 
-    /// Publishes a filled slot, unless the key has an entry: then the offer has key and value
-    /// again.
+    /// Publishes a filled slot; if the key has an entry, the offer has key and value again.
     #[cold]
     #[inline(never)]
     fn enter_anywhere(
@@ -443,8 +438,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Err(hindered)
     }
 
-    /// Does something about what has hindered an attempt. `Ok`: the caller tries again. It is
-    /// unpinned.
+    /// Unpinned, does something about what hindered an attempt. `Ok`: the caller tries again.
     #[cold]
     #[inline(never)]
     pub(in crate::keyed) fn again(
@@ -470,8 +464,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             Hindered::Behind => return Err(LifetimeError::TooLong.into()),
             Hindered::Refused(StoreError::Full) => {
                 let goes_on = store.makes_room(&mut self.room, own, frontend);
-                // Here, unpinned: the call may return a reference to what it puts in, which is
-                // pinned.
+                // Here, unpinned: the call may return a pinned reference to what it puts in.
                 self.room.give_back_beyond(self.weight);
                 goes_on
             }

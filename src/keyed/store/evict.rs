@@ -102,8 +102,7 @@ const FEW: u64 = 8;
 /// A window is so many entries that leave probation, or as many as may be there, if these are more.
 const WINDOW: u64 = 256;
 
-/// After so many windows of a short probation one of a long one shows whether keys are used there
-/// now.
+/// After so many windows of a short probation, a long one shows whether keys are used there now.
 const PATIENCE: u64 = 32;
 
 /// There is one word of ghosts, which holds four, for so many entries. More ghosts follow a working
@@ -507,8 +506,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of this slot and lease. `None` if it has changed meanwhile, or is not
-    /// published yet.
+    /// Ends the entry of this slot and lease. `None` if it has changed, or is not published yet.
     fn evict_this(
         &self,
         id: u32,

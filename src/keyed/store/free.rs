@@ -1,7 +1,6 @@
 //! Freeing: what becomes of the slots of entries that have ended.
 //!
-//! `core::engine::freeing` frees slots. This module asks for that, and decides where a `Drop` may
-//! run.
+//! `core::engine::freeing` frees slots. This module calls it, and decides where a `Drop` may run.
 
 use super::{Pair, Store};
 use crate::core::engine::Chain;

@@ -146,9 +146,8 @@ impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
     }
 }
 
-/// An entry that a look-up has found, with the lease that it had then. It borrows the pin under
-/// which it was found: until that is dropped the slot has no other occupant, whatever becomes of
-/// the entry (I4).
+/// An entry that a look-up has found, with the lease that it had then. It borrows the look-up's
+/// pin: until that is dropped the slot has no other occupant, whatever becomes of the entry (I4).
 pub(super) struct Found<'g, K: 'static, V: 'static> {
     leased: Leased<'g, K, V>,
     /// The word's position in its index bucket, or [`ANYWHERE`](crate::core::index::ANYWHERE).

@@ -114,8 +114,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ///
     /// `lost` is the entry whose lease this call has lost a swap on; `None` at first.
     /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. Mostly one
-    /// cheap clock reading, after the lease was read, shows that the deadline is not nearer (rule 1
-    /// there).
+    /// cheap clock reading after the lease's shows that it is not nearer (rule 1 there).
     #[inline(always)]
     pub(in crate::keyed) fn renew(
         &self,
@@ -186,8 +185,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }))
     }
 
-    /// Renews an entry by its place, without a look-up and without a pin, in a store in which
-    /// nothing is replaced.
+    /// Renews an entry by its place, without look-up or pin, in a store that replaces nothing.
     #[inline]
     pub(in crate::keyed) fn touch_at(
         &self,

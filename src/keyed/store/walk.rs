@@ -55,8 +55,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         true
     }
 
-    /// The entry that a slot holds or leads to, if it has not ended. The index has named the slot
-    /// under this pin.
+    /// The entry, if it has not ended, that a slot named under this pin holds or leads to.
     pub(in crate::keyed) fn held_at<'g>(
         &'g self,
         pin: &'g Pin,
@@ -98,9 +97,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.if_living(|| self.held_at(pin, id))
     }
 
-    /// The `n` keys whose deadlines have the lowest ranks, in that order, and how long each has
-    /// left. Keys without a deadline are left out; if it is `to_the_tick`, so are keys whose time
-    /// is up.
+    /// The `n` keys of the lowest-ranked deadlines, in order, and how long each has left. Left out
+    /// are keys without a deadline and, `to_the_tick`, those whose time is up.
     pub(in crate::keyed) fn first(
         &self,
         n: usize,

@@ -26,8 +26,7 @@ impl Settings {
     }
 }
 
-/// The settings and their setters, a row each: `setter(argument: Type) => field: Type = default,
-/// value;`.
+/// The settings and their setters: `setter(argument: Type) => field: Type = default, value;`.
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?)
         => $field:ident: $of:ty = $default:expr, $value:expr;)+) => {

@@ -78,8 +78,7 @@ fn bells_of(spec: &Spec, bells: &[(Arc<Bell>, Parker)]) -> Vec<Arc<Bell>> {
     (0..spec.tasks).map(|task| bells[task % bells.len()].0.clone()).collect()
 }
 
-/// Makes the queues of all bolts. Returns what counts the batches in each task's queue, by
-/// component.
+/// Makes all bolts' queues. Returns what counts the batches in each task's, by component.
 fn open(settings: &Settings, specs: &[Spec], graph: &Graph, bells: &Bells) -> Vec<Vec<Queued>> {
     let each = specs.iter().zip(bells).zip(&graph.senders);
     let open = |((spec, threads), senders): ((&Spec, &Vec<_>), &Vec<usize>)| match &spec.kind {

@@ -62,8 +62,7 @@ impl Board {
         self.wake();
     }
 
-    /// Whether nothing is under way: bolts have executed every message that was sent, and no spout
-    /// has a message pending.
+    /// Whether bolts have executed every message that was sent, and no spout has one pending.
     pub(super) fn is_quiet(&self) -> bool {
         let pending = || self.windows.iter().any(|window| window.stats.pending.get() != 0);
         !pending() && self.under_way() == 0 && !pending()

@@ -42,8 +42,7 @@ pub struct Simulation {
     clock: ManualClock,
     /// The tasks, each with its component, and whether that component is held.
     tasks: Vec<(usize, bool, Box<dyn Task>)>,
-    /// The clock reading at which a task or the tracker has something to do, as far as the last
-    /// step has seen.
+    /// When a task or the tracker has something to do next, as far as the last step has seen.
     due: Option<u64>,
 }
 

@@ -155,8 +155,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let desk = &self.desk;
             if desk.task.emitter.stats.visitor.enter(&desk.task.shared.gate) {
                 self.call(|spout, _| spout.activate());
-                // This comes after the call: an instance that the call makes would be activated
-                // twice.
+                // After the call: an instance that the call makes would be activated twice.
                 self.is_active = true;
             }
         } else {
@@ -171,8 +170,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.is_active && !self.is_done && self.desk.room() > 0
     }
 
-    /// Asks the spout for more, if it may emit. Returns its answer; `None` if it was not asked, or
-    /// has panicked.
+    /// Asks the spout for more, if it may emit. `None` if it was not asked, or has panicked.
     fn ask(&mut self, since: u64) -> Option<Next> {
         if self.is_done {
             return None;

@@ -61,8 +61,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             // The task counts a panic; another instance gets the rest.
             drop(done);
         }
-        // Last: a thread that reads that nothing is pending may rely on the spout's calls being
-        // done.
+        // Last: where nothing is pending, other threads rely on the spout's calls being done.
         self.desk.count_pending();
     }
 }

@@ -65,8 +65,7 @@ impl<M, Id> Places<M, Id> {
         }
     }
 
-    /// The message in a place. `None` for the owner of a root that code outside the topology
-    /// issued.
+    /// The message in a place. `None` for the owner of a root that other code issued.
     pub(super) fn get(&self, place: u32) -> Option<&Pending<M, Id>> {
         self.places.get(place as usize)?.as_ref()
     }

@@ -45,8 +45,7 @@ impl Clock {
         rests
     }
 
-    /// Moves the clock to `now`, or as far as it may go ahead of the cursor. The caller looks for
-    /// what time has brought.
+    /// Moves the clock to `now`, or as far ahead of the cursor as it may go.
     #[inline]
     pub(super) fn advance(&mut self, now: u64) {
         let far = self.ahead(now) > REACH;

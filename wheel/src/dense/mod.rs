@@ -262,8 +262,7 @@ impl<P: Payload> Wheel<P> {
         }
     }
 
-    /// Moves `id` to `due` if it is scheduled and `is` says so of its payload, and returns whether
-    /// it did. O(1).
+    /// Moves `id` to `due` if it is scheduled and its payload `is` so; returns whether it did. O(1).
     #[inline]
     pub fn reschedule_if(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> bool {
         let Some(generation) = self.nodes.renew(id, due, is) else {
@@ -318,8 +317,7 @@ impl<P: Payload> Wheel<P> {
         self.nodes.due(id)
     }
 
-    /// What the caller keeps with `id`, scheduled or not; `None` if there is no memory for it yet.
-    /// O(1).
+    /// What the caller keeps with `id`, scheduled or not; `None` if that has no memory yet. O(1).
     #[inline]
     #[must_use]
     pub fn payload(&self, id: u32) -> Option<&P> {

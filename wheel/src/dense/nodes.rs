@@ -67,8 +67,7 @@ impl<P: Payload> Nodes<P> {
         self.0[id as usize].generation == generation
     }
 
-    /// Ends the schedule of `id`. True if the generation has come round: records of its first one
-    /// could then match again.
+    /// Ends the schedule of `id`. True if the generation has come round: old records could match.
     #[inline]
     #[must_use]
     pub(super) fn end(&mut self, id: u32) -> bool {
@@ -148,8 +147,7 @@ impl<P: Payload> Nodes<P> {
         self.0.capacity()
     }
 
-    /// Forgets all ids and keeps the memory. A payload's drop may panic; all are forgotten then,
-    /// too.
+    /// Forgets all ids, even if a payload's drop panics, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,5 +1,4 @@
-//! The structural validator: what the head of the module promises, checked after every step of the
-//! tests and of the fuzzer.
+//! The validator of what the module's head promises: tests and fuzzer run it after every step.
 
 use super::{Geometry, Payload, Record, Wheel, LATE, PENDING, READY};
 use std::collections::HashSet;

@@ -256,8 +256,7 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
         Ok(())
     }
 
-    /// Takes what another caller's load, which is over, has come to. If nothing, the key is open
-    /// again.
+    /// Takes what another caller's load has come to. If nothing, the key is open again.
     fn take<K: Borrow<Q> + 'static, E>(
         &mut self,
         key: &'q Q,

@@ -89,8 +89,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Lists for `rows` rows, the last of them with a single list, that are empty and have no
-    /// memory yet.
+    /// Empty lists for `rows` rows, the last with a single list; no memory yet.
     pub(super) fn new(rows: usize) -> Lists {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
         Lists {
