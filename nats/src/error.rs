@@ -110,8 +110,7 @@ pub enum NatsError {
         /// The name.
         worker: String,
     },
-    /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
-    /// written.
+    /// A later owner has claimed the partition, or the worker's lease is over. Nothing was written.
     #[error(
         "partition {partition} is not this worker's any more ({why:?}); its epoch was {epoch}"
     )]

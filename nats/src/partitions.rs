@@ -6,9 +6,8 @@
 //! `APP+SET+beats` stores the latest beat of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
-//! write only while the record still has that sequence. Everything that earlier owners have written
-//! has a lower sequence than the record, so an owner that has read as far as its own record has
-//! read all.
+//! write only while the record still has that sequence. All that earlier owners have written has a
+//! lower sequence, so an owner that has read as far as its own record has read all.
 
 mod driver;
 mod held;
@@ -29,8 +28,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, Semaphore};
 
-/// The largest number of records that [`Held::write`] takes, which is the server's limit of a
-/// batch.
+/// The most records that [`Held::write`] takes: the server's limit of a batch.
 pub const MOST_RECORDS: usize = 1000;
 /// The batches that a worker has under way in one set. A server takes 50 of a stream at a time.
 const BATCHES: usize = 8;

@@ -34,8 +34,7 @@ pub(super) trait Item<K: 'static, V: 'static>: Sized {
         deadline: u64,
     ) -> Self;
 
-    /// Calls the listener with an expired entry, or drops its value if there is none. The caller
-    /// catches a panic.
+    /// Calls the listener, or without one drops the value. The caller catches a panic.
     fn tell(gone: &Gone<'_, K, V>, listener: Option<&Self::Listener>);
 
     fn rest(gone: Gone<'_, K, V>) -> Self::Rest;

@@ -7,8 +7,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 /// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
-/// that it sleeps, then looks once more. Both have a fence between the two steps, so one of them
-/// sees the other.
+/// that it sleeps, then looks again. Both have a fence in between, so one of them sees the other.
 pub struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
@@ -92,10 +91,9 @@ impl Wake for Call {
 }
 
 /// Whether a thread sleeps until there is room in a queue. A sender that goes to sleep announces
-/// that at its bell, then here, then looks for room. A receiver first takes something out, then
-/// looks whether a sender sleeps. Both have a fence between the two steps, so one of them sees the
-/// other. The order of the announcements matters: a receiver could take a sender that is announced
-/// here only for awake.
+/// that at its bell, then here, then looks for room. (Were its bell later, a receiver could find it
+/// here and not at its bell, and not wake it.) A receiver first takes something out, then looks
+/// whether a sender sleeps. Both have a fence in between, so one of them sees the other.
 #[derive(Debug, Default)]
 pub struct Room {
     wanted: AtomicBool,

@@ -251,8 +251,7 @@ pub struct ComponentMetrics {
     pub queued: usize,
     /// Batches that it could not send on yet, now.
     pub overflow: u64,
-    /// Time in which nothing was emitted because as much was pending as may be, summed over its
-    /// tasks. Of spouts.
+    /// Of spouts: time without emissions because as much was pending as may be, over all tasks.
     pub skipped_max_pending: Duration,
     /// Time in which it did nothing new because it was not active.
     pub skipped_inactive: Duration,

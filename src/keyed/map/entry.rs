@@ -121,8 +121,7 @@ where
         let lifetime = lifetime.into();
         match self {
             Entry::Occupied(entry) => {
-                // Before the reference is on its way out: a `Drop` that panics would leave it
-                // pinned.
+                // Before the reference goes out: a `Drop` that panics would leave it pinned.
                 drop(value);
                 Ok(entry.into_ref())
             }

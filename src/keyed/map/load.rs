@@ -98,8 +98,7 @@ pub enum LoadError<K, V, E = Infallible> {
     Failed(Arc<E>),
     /// The loader's value was refused. This gives it back.
     Refused(InsertError<K, V>),
-    /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
-    /// for itself.
+    /// This thread already loads the key, or one of the same 64-bit hash: it would wait for itself.
     Recursive,
     /// Another caller still loads it, after as long as this one was to wait
     /// ([`get_or_guard_timeout`](ExpiringMap::get_or_guard_timeout)).

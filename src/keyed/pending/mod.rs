@@ -272,8 +272,7 @@ where
         self.store().find(&self.store().engine.pin(), self.wanted(key)).is_some()
     }
 
-    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if it never
-    /// does.
+    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if never.
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -299,8 +298,7 @@ where
         all
     }
 
-    /// Number of values now, with those whose time is up but which no driver has come to.
-    /// O(threads x shards).
+    /// Number of values now, with those that are due and not ended yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()

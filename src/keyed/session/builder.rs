@@ -120,8 +120,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         /// unless one is due, which is then expired first. The inserting thread expires it, and so
         /// calls the listener: hold no lock there that the listener takes.
         capacity,
-        /// The shortest timeout that is granted, at least the interval; a caller that asks for less
-        /// gets this.
+        /// The shortest timeout that is granted, at least the interval: shorter requests get it.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
         /// The longest timeout that is granted; a caller that asks for more gets this.
         maximum_timeout(timeout: Duration) sets maximum = Some(timeout);

@@ -184,8 +184,7 @@ pub struct SessionInfo<T = ()> {
     pub timeout: Duration,
     /// Whether it is known to the whole ensemble, not to this server only.
     pub is_global: bool,
-    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not
-    /// expire.
+    /// How long until it is due, zero if it is; `None` if it is being closed: it does not expire.
     pub remaining: Option<Duration>,
     /// The token that came with its creation, of a session that has ended. `()` of one that is
     /// looked at, whose token [`SessionTracker::token`](crate::SessionTracker::token) lends, and

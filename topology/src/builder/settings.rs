@@ -63,8 +63,7 @@ settings! {
     acking(acking: bool) => acking: bool = true, acking;
     /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
     shards(shards: usize) => shards: Option<usize> = None, Some(shards);
-    /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and
-    /// report it.
+    /// The most trees that may be pending in the whole topology. Spouts wait beyond, and report it.
     capacity(trees: usize) => capacity: Option<usize> = None, Some(trees);
     /// How many batches the queue of a bolt's task holds.
     queue(batches: usize) => queue: usize = 64, batches;

@@ -262,7 +262,7 @@ impl<P: Payload> Wheel<P> {
         }
     }
 
-    /// Moves `id` to `due` if it is scheduled and its payload `is` so; returns whether it did. O(1).
+    /// Moves `id` to `due` if scheduled and `is` holds of its payload; returns whether it did. O(1).
     #[inline]
     pub fn reschedule_if(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> bool {
         let Some(generation) = self.nodes.renew(id, due, is) else {
@@ -379,8 +379,7 @@ impl<P: Payload> Wheel<P> {
         self.nodes.clear();
     }
 
-    /// Allocates for the ids below `ids`, so that scheduling them does not, however often they are
-    /// moved.
+    /// Allocates for the ids below `ids`, so that no scheduling or moving of them does.
     pub fn reserve(&mut self, ids: usize) {
         self.lists.make();
         self.nodes.reserve(ids);
