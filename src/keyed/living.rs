@@ -196,10 +196,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// One attempt to insert: puts an entry in where there was none, or in the place of the one
-    /// that lives there, if it `replaces` that.
-    ///
-    /// This runs the user's code: the key's `Eq`, the policy, and the clock.
+    /// One attempt to insert, or to replace the entry that lives there, if it `replaces` that. This
+    /// runs the user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
     pub(super) fn put<'g, 's: 'g>(
         &'s self,

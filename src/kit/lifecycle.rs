@@ -152,10 +152,8 @@ impl<T> Leftovers<T> {
     }
 }
 
-/// What all handles to a store share, beside the store. Dropping the last handle shuts the store
-/// down.
-///
-/// A handle has the store itself too, so that a call reaches it by one pointer.
+/// What all handles to a store share beside the store, which each handle has itself: so a call
+/// reaches it by one pointer. Dropping the last handle shuts the store down.
 pub(crate) struct Owner<F: Shut> {
     frontend: Arc<F>,
     reaper: Option<Reaping>,

@@ -20,11 +20,10 @@ impl Listeners {
         Listeners { tasks: WaitSet::new(), finished: AtomicBool::new(false) }
     }
 
-    /// Whether tasks wait; for a thread that has just sent something.
-    ///
-    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the
-    /// queue by a sequentially consistent swap of the tail. A receiver that finds the queue empty
-    /// has made a fence before it read the tail. crossbeam's own receivers rely on that.
+    /// Whether tasks wait; for a thread that has just sent something. crossbeam's send is what
+    /// [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially
+    /// consistent swap of the tail. A receiver that finds the queue empty has made a fence before
+    /// it read the tail. crossbeam's own receivers rely on that.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         // Loom does not see crossbeam's orderings.

@@ -15,9 +15,7 @@ pub(crate) fn prefetch<T>(place: &T) {
 }
 
 /// Makes room for `len` elements in all, amortised, on huge pages where the system leaves that to
-/// programs.
-///
-/// What is touched at random in tens of megabytes waits for page tables more than for memory.
+/// programs: tens of megabytes touched at random wait for page tables more than for memory.
 pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
     /// Arrays from this size on; a huge page of most systems.
     const HUGE: usize = 2 << 20;

@@ -26,10 +26,8 @@ pub(super) struct Pending<M, Id> {
 // A place of a small message is one cache line.
 const _: () = assert!(std::mem::size_of::<Option<Pending<u64, u64>>>() <= 64);
 
-/// The places of one task.
-///
-/// A place is free, or it holds a pending message, or its message has been taken and its last
-/// outcome is being delivered.
+/// The places of one task. A place is free, or it holds a pending message, or its message has been
+/// taken and its last outcome is being delivered.
 pub(super) struct Places<M, Id> {
     places: Vec<Option<Pending<M, Id>>>,
     free: Vec<u32>,

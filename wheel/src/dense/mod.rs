@@ -262,7 +262,7 @@ impl<P: Payload> Wheel<P> {
         }
     }
 
-    /// Moves `id` to `due` if scheduled and `is` holds of its payload; returns whether it did. O(1).
+    /// Moves a scheduled `id` to `due` if `is` holds of its payload; returns whether it did. O(1).
     #[inline]
     pub fn reschedule_if(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> bool {
         let Some(generation) = self.nodes.renew(id, due, is) else {

@@ -87,10 +87,8 @@ impl<P: Payload> Nodes<P> {
         node.generation
     }
 
-    /// Begins another schedule of `id` if it is scheduled and `is` says so of the payload.
-    /// Otherwise `None`.
-    ///
-    /// The generation is 1 if it has come round.
+    /// Begins another schedule of `id` if it has one and `is` holds of the payload. Otherwise
+    /// `None`. The generation is 1 if it has come round.
     #[inline]
     pub(super) fn renew(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> Option<u32> {
         let node = self.0.get_mut(id as usize)?;

@@ -4,9 +4,8 @@ use super::{bit, row, Broom, Lists, Nodes, Payload, Record, BLOCK, NONE};
 
 impl Lists {
     /// Drops the dead records of one block, or goes on to the next list. Returns `false` at the end
-    /// of all lists, where the broom begins again.
-    ///
-    /// What is left moves up to the block before as far as there is room: swept blocks are full.
+    /// of all lists, where the broom begins again. What is left moves up to the block before as far
+    /// as there is room: swept blocks are full.
     pub(in crate::dense) fn sweep<P: Payload>(&mut self, nodes: &Nodes<P>) -> bool {
         let Broom { head, behind } = self.broom;
         let at = match self.blocks.get(behind as usize) {
