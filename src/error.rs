@@ -40,8 +40,7 @@ pub enum BuildError {
         /// What was asked for.
         interval: Duration,
     },
-    /// The interval is above the timeout, so that an entry could live for several times its
-    /// timeout.
+    /// The interval is above the timeout: an entry could live for several times its timeout.
     IntervalAboveTimeout {
         /// What was asked for.
         interval: Duration,
@@ -67,8 +66,7 @@ pub enum BuildError {
         /// What was asked for.
         capacity: usize,
     },
-    /// Both a capacity beyond which new keys are refused, and one beyond which entries are evicted,
-    /// were asked for.
+    /// Both a capacity that refuses new keys, and one that evicts entries, were asked for.
     TwoBounds,
     /// Values would expire before they are due for a reload: the time to live is not above
     /// [`refresh_after`](crate::ExpiringMapBuilder::refresh_after).

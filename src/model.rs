@@ -1,5 +1,5 @@
-//! The parts of the core by themselves, for the loom models in `loom-tests`. Thin shells: what runs
-//! is the real code. Only there with `--cfg expiry_loom`.
+//! Thin shells around single parts of the core, for the loom models in `loom-tests`: what runs is
+//! the real code. Only with `--cfg expiry_loom`.
 
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
@@ -61,7 +61,7 @@ impl Index {
         }
     }
 
-    /// As [`insert`](Self::insert), the way of an init: at home if that is simple.
+    /// [`insert`](Self::insert) as an init does it: in the home, if that is simple.
     pub fn init(&self, hash: u32, slot: u32, accept: impl FnMut(u32) -> bool) -> Inserted {
         if self.0.insert_simply(&self.1.pin(), hash, slot) {
             return Inserted::Done;
@@ -69,8 +69,7 @@ impl Index {
         self.insert(hash, slot, accept)
     }
 
-    /// What `look` sees in the slot of the candidate under `hash`, if there is one and it is
-    /// believed afterwards.
+    /// What `look` sees in the slot of the candidate under `hash`, if one is believed afterwards.
     pub fn candidate<R>(&self, hash: u32, look: impl FnOnce(u32) -> R) -> Option<R> {
         let candidate = self.0.candidate(hash)?;
         let seen = look(candidate.slot());
@@ -82,8 +81,7 @@ impl Index {
         matches!(self.0.glance(hash), Glance::Absent(()))
     }
 
-    /// What a pinned thread's glance shows under `hash`: a slot, or that nothing is there. `None`
-    /// if it says neither.
+    /// What a pinned thread's glance shows under `hash`: a slot, nothing, or neither (`None`).
     pub fn glance_pinned(&self, hash: u32) -> Option<Option<u32>> {
         let likely = self.0.likely(hash);
         let pin = self.1.pin();
@@ -122,7 +120,7 @@ impl Index {
         self.0.remove_at(&self.1.pin(), hash, slot, None) == Removed::Copied
     }
 
-    /// As [`remove`](Self::remove), by a thread that has found the slot by its candidate.
+    /// [`remove`](Self::remove) by a thread that has found the slot by its candidate.
     pub fn remove_found(&self, hash: u32, slot: u32) -> bool {
         let candidate = self.0.candidate(hash);
         let found = candidate.filter(|candidate| candidate.slot() == slot);
@@ -145,7 +143,7 @@ impl Index {
         self.0.migrate(&self.1.pin(), &mut budget, |slot| slot)
     }
 
-    /// As [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
+    /// [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
     pub fn migrate_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
         self.0.migrate(&self.1.pin(), &mut budget, tail)
     }
@@ -196,7 +194,7 @@ impl Index {
         Retired(Wait::begin(&self.1, PERIODS))
     }
 
-    /// As [`retire`](Self::retire), where all grace periods but the last are over.
+    /// [`retire`](Self::retire), where all grace periods but the last are over.
     #[must_use]
     pub fn retire_before_the_last(&self) -> Retired {
         Retired(Wait::begin(&self.1, 1))
@@ -207,7 +205,7 @@ impl Index {
         self.1.turn();
     }
 
-    /// As [`is_over`](Self::is_over), where another thread lets grace periods end.
+    /// [`is_over`](Self::is_over), where another thread lets grace periods end.
     pub fn is_over_by_now(&self, retired: &mut Retired) -> bool {
         retired.0.is_over(&self.1)
     }
@@ -322,8 +320,7 @@ impl Mail {
         Mail { slots, inbox: Inbox::new() }
     }
 
-    /// Lowers the next expiration of a block, and pushes the block if that lowered it. False if
-    /// it was closed.
+    /// Lowers a block's next expiration, and pushes the block if it did. False if it was closed.
     pub fn lower(&self, block: u32, tick: u64) -> bool {
         let header = self.slots.header(block * BLOCK).expect("a block");
         match header.next.lower(tick) {

@@ -1,11 +1,10 @@
 //! Publishing through the facade `metrics` (feature `metrics`).
 //!
-//! The engine counts for itself, in stripes of its threads: nothing here is in an operation's way.
-//! A publication takes a snapshot that was made anyway and sets each series to it. So it may be
-//! repeated, left out, or done by two threads at once: counters are set to absolute values, of
-//! which recorders keep the larger, and nothing is counted twice. That goes for the lateness too:
-//! it is published as the cumulative counters that Prometheus makes of a histogram, not recorded
-//! once more into one of the recorder's.
+//! The engine counts in its threads' stripes, so no operation pays for a publication. A publication
+//! takes a snapshot and sets each series to it. Counters, of which recorders keep the larger value,
+//! are set to absolute values: publishing twice, or by two threads at once, counts nothing twice.
+//! The lateness, too, is published as the cumulative counters that Prometheus makes of a histogram,
+//! and not recorded into a histogram of the recorder's.
 
 use crate::core::lateness::Lateness;
 use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};

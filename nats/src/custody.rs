@@ -11,10 +11,11 @@
 //! | delivered again, acked here lately | no | acked again: the first ack was lost |
 //! | delivered more often than `attempts` | no | held, a suspect |
 //! | tree acked | yes | acked, remembered as acked |
-//! | tree failed | yes | nak'ed with a pause, or buried after the last attempt |
+//! | tree failed | yes | nak'ed with a pause; last attempt: buried; after a trial: terminated |
 //! | dead letter stored | buried | terminated |
 //! | dead letter refused | buried or suspect | nak'ed with a pause, as all suspects are |
 //! | dead letter unanswered | suspect | published again after a second |
+//! | dead letter unanswered | buried | as if it were refused |
 //!
 //! The broker counts the deliveries. A message that kills its worker takes along what else the
 //! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The
@@ -115,7 +116,7 @@ pub(crate) enum Action<Id, T> {
 
 impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
     /// A message becomes a dead letter after `attempts` deliveries. If all of them fail, that takes
-    /// `at_least` so long.
+    /// at least as long as `at_least`.
     pub(crate) fn new(ack_wait: Duration, attempts: u64, at_least: Duration) -> Self {
         Custody {
             ack_wait,
@@ -134,7 +135,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         }
     }
 
-    /// The number of messages that are held.
     pub(crate) fn len(&self) -> usize {
         self.held.len()
     }
@@ -148,7 +148,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         deliveries: u64,
         message: T,
     ) -> Option<Action<Id, T>> {
-        // A first delivery is one of a consumer that was made anew, to read all again.
+        // A first delivery comes from a consumer that was made anew, to read all again.
         if deliveries > 1 && self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
@@ -188,7 +188,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         Some(Action::Give(id))
     }
 
-    /// A held message.
     pub(crate) fn message(&self, id: Id) -> Option<(&T, u64)> {
         self.held.get(&id).map(|held| (&held.message, held.deliveries))
     }
@@ -260,7 +259,6 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         self.again.take_if(|(_, id)| !held.contains_key(id));
     }
 
-    /// All messages that are held.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &T> {
         self.held.values().map(|held| &held.message)
     }

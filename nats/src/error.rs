@@ -110,8 +110,7 @@ pub enum NatsError {
         /// The name.
         worker: String,
     },
-    /// A later owner has claimed the partition, or the worker's lease has run out. Nothing was
-    /// written.
+    /// A later owner has claimed the partition, or the worker's lease is over. Nothing was written.
     #[error(
         "partition {partition} is not this worker's any more ({why:?}); its epoch was {epoch}"
     )]
@@ -169,7 +168,6 @@ impl NatsError {
         fits.then_some(()).ok_or_else(|| NatsError::Name { what, name: name.to_string() })
     }
 
-    /// Checks a number of brokers.
     pub(crate) fn replicas(found: usize) -> Result<(), NatsError> {
         let fits = [1, 3, 5].contains(&found);
         Self::unless(fits, "the number of replicas", &found, "1, 3 or 5")

@@ -2,8 +2,8 @@
 //! share.
 //!
 //! An entry has an id, a record in its partition, and a time that runs in its owner's memory. Its
-//! partition is the rest of its id, divided by the number of partitions. Each process that joins
-//! may come to own some of the partitions, and answers for those.
+//! partition is its id modulo the number of partitions. Each process that joins may come to own
+//! some of the partitions, and answers for those.
 //!
 //! ```text
 //!  begin, end --> lanes of a partition --requests--> serve --> Owner, a machine
@@ -220,8 +220,7 @@ struct Shared<F: Front> {
     tell: Box<dyn Fn(F::Gone) + Send + Sync>,
 }
 
-/// Joins the set, and serves the partitions that the process comes to own. `tell` hands on what the
-/// front reports.
+/// Joins the set, and serves the partitions that it gets. `tell` hands on the front's reports.
 pub(crate) async fn join<F: Front>(
     set: PartitionSet,
     (kind, name): (&'static str, &str),
@@ -263,7 +262,7 @@ pub(crate) async fn join<F: Front>(
     Ok(Member { shared, leave, _ticks })
 }
 
-/// Looks 16 times in a lease of the partitions what is to be touched.
+/// Looks for what is to be touched, 16 times in a lease of the partitions.
 async fn tick<F: Front>(shared: Arc<Shared<F>>) {
     let mut ticks = ticks(shared.served.lease / 16);
     loop {

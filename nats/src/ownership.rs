@@ -133,7 +133,6 @@ enum Phase {
     Ended,
 }
 
-/// One worker's view of a set of partitions.
 #[derive(Default)]
 pub(crate) struct Ownership {
     name: String,
@@ -161,8 +160,7 @@ pub(crate) struct Ownership {
     sent: VecDeque<(u64, Duration)>,
     /// When the watch last showed an own beat.
     seen_own: Option<Duration>,
-    /// When the latest own beat that the watch has shown was sent. The worker has seen every beat
-    /// that was stored before.
+    /// When the latest own beat in the watch was sent. The worker has seen all beats stored before.
     seen_through: Duration,
     peers: BTreeMap<String, Peer>,
     members_changed: bool,

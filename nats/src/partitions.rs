@@ -6,9 +6,8 @@
 //! `APP+SET+beats` stores the latest beat of each worker (`.beat.WORKER`).
 //!
 //! A record's stream sequence is the owner's epoch, and its fence: the server takes an owner's
-//! write only while the record still has that sequence. Everything that earlier owners have written
-//! has a lower sequence than the record, so an owner that has read as far as its own record has
-//! read all.
+//! write only while the record still has that sequence. All that earlier owners have written has a
+//! lower sequence, so an owner that has read as far as its own record has read all.
 
 mod driver;
 mod held;
@@ -29,15 +28,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, Semaphore};
 
-/// The largest number of records that [`Held::write`] takes, which is the server's limit of a
-/// batch.
+/// The most records that [`Held::write`] takes: the server's limit of a batch.
 pub const MOST_RECORDS: usize = 1000;
 /// The batches that a worker has under way in one set. A server takes 50 of a stream at a time.
 const BATCHES: usize = 8;
 /// The pause before what was not answered, or found too many batches, is tried again.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
-/// The latest version of a record or beat that this crate reads. A record without one is of
-/// version 1.
+/// The latest version of records and beats that this crate reads. Without a version it is 1.
 pub(crate) const READS: u32 = 1;
 const VERSION: &str = "Expiry-Version";
 /// The headers of a record and of a beat.
@@ -145,7 +142,7 @@ impl PartitionSet {
         self.join_any().await
     }
 
-    /// As `join`, with any name. One with a `+` meets no set of a user.
+    /// `join` with any name: one with a `+` is no set of a user's.
     pub(crate) async fn join_any(self) -> Result<Partitions, NatsError> {
         let leases = Duration::from_secs(1)..=DAY;
         NatsError::within("the lease of partitions", self.lease, leases, "1 s to a day")?;
@@ -249,9 +246,8 @@ fn is_missing(error: &GetStreamError) -> bool {
         if why.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Reads the last message of each subject, in the order of the stream, and then what follows. The
-/// number says how many are there already. None: the brokers failed, or placed the consumer on one
-/// that has just died.
+/// Reads the last message of each subject, in the order of the stream, and then what follows.
+/// Returns also how many are there. None: the brokers failed, or the consumer's broker has died.
 async fn last_of_each<I>(
     stream: &Stream<I>,
     subjects: Vec<String>,

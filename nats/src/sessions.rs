@@ -103,10 +103,8 @@ impl SessionSet {
     }
 }
 
-/// The sessions that a process serves, without any I/O.
-///
-/// The caller touches the tracker, which any number of threads do at once. The machine takes the
-/// touched ids a few times in a timeout.
+/// The sessions that a process serves, without any I/O. Any number of threads touch the tracker;
+/// the machine takes the touched ids a few times in a timeout.
 ///
 /// A session that was not touched for its timeout is dropped here without a word: its owner ends
 /// it, unless another front-end touches it. A touch counts from the last tick, so ticks that stop
@@ -168,7 +166,7 @@ impl Inner {
         self.member.served()
     }
 
-    /// Where there is no memory, `touch` says that the process does not serve the session.
+    /// Serves a session. If there is no memory for it, `touch` says so.
     fn serve(&self, id: SessionId) {
         let _ = self.live.track(id, self.timeout, 0);
     }

@@ -100,7 +100,7 @@ impl<M: Send + 'static> StreamSink<M> {
     }
 }
 
-/// Tells the function of each message the lineage of its tuple.
+/// Passes the lineage of its tuple along with each message.
 struct SinkBolt<M>(Concurrent<(Option<u64>, M)>);
 
 impl<M: Send + 'static> Bolt<M> for SinkBolt<M> {

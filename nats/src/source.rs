@@ -8,7 +8,7 @@
 //! One tokio task for each spout task owns the messages of that spout, see `custody.rs`. It asks
 //! for no more than the window leaves room for, so both channels are bounded by the window. A task
 //! has one *inlet*, a consumer, or one for each partition that it serves: see `partitioned.rs`. The
-//! link between the two belongs to the [`StreamSource`], and so outlives a spout that panics.
+//! link between the spout and the I/O task belongs to the [`StreamSource`]: it outlives the spout.
 
 mod batch;
 mod partitioned;
@@ -81,8 +81,7 @@ setters! { SourceOptions
     /// it: with 5 deliveries they are 1, 2, 3 and 4 tenths of the time, and up to a fifth longer.
     /// The broker keeps the message meanwhile, and counts it as pending.
     for_at_least(time: Duration) => at_least = time;
-    /// The number of messages, 1 or more, that a task holds at the most. Those that wait for room
-    /// in the topology count.
+    /// The most messages, 1 or more, that a task holds: those that wait for room downstream count.
     window(messages: usize) => window = messages;
     /// The bytes, 1 or more, that a task's messages have at the most, with their subjects and
     /// headers, until they leave the task. What `decode` makes of them is not counted. A message
@@ -92,8 +91,7 @@ setters! { SourceOptions
 }
 
 impl SourceOptions {
-    /// Settings of a durable consumer of a stream. All workers that name the same consumer share
-    /// its messages.
+    /// Settings of a stream's durable consumer. Workers that name the same one share its messages.
     pub fn new(stream: &str, consumer: &str) -> Self {
         SourceOptions {
             stream: stream.to_string(),
@@ -207,14 +205,14 @@ enum Outcome {
 /// What a task gives to its spout. A message of a partition is emitted while its owner may act.
 type Given<M> = (MessageId, M, Option<Held>);
 
-/// The two ends that a spout task uses.
+/// A spout task's ends of the channels to its I/O task.
 struct Link<M> {
     gauges: Arc<Gauges>,
     messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
-/// What an I/O task reads off itself.
+/// What an I/O task holds and expects, for `stats`.
 #[derive(Default)]
 struct Gauges {
     /// The number of messages that it holds, and their bytes.

@@ -23,7 +23,7 @@ use time::OffsetDateTime;
 use tokio::sync::Mutex;
 
 const SCHEDULE: &str = "Nats-Schedule";
-/// By how much the brokers' clocks, and what this worker knows of them, may differ.
+/// How far the brokers' clocks, and what this worker knows of them, may differ.
 const SKEW: Duration = Duration::from_millis(500);
 /// For how long a reading of the broker's clock is good.
 const FRESH: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Closing sessions: no touch renews such an entry and no driver expires it; it is there until a
-//! caller removes it. Also looks at entries by their place.
+//! Closing sessions: no touch renews such an entry and no driver expires it. It is there until a
+//! caller removes it, or the store closes.
 
 use super::store::{Store, Touched, Wanted};
 use crate::core::engine::Pin;
@@ -7,9 +7,8 @@ use crate::core::lease::State;
 use std::borrow::Borrow;
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Takes an entry out of what is touched and expires, by the swap that a touch or an expiry
-    /// would need: `LIVE -> CLOSING`. The error says why not: it is not there, or another call has
-    /// done so before.
+    /// Makes an entry `CLOSING`, by the swap that a touch or an expiry would need. The error says
+    /// why not: it is not there, or another call has done so before.
     pub(super) fn set_closing<Q: Eq + ?Sized>(
         &self,
         pin: &Pin,

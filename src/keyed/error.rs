@@ -93,7 +93,6 @@ pub struct InsertError<K, V> {
 }
 
 impl<K, V> InsertError<K, V> {
-    /// Makes the error of an entry that did not get in.
     pub(super) fn of((key, value): (K, V), error: StoreError) -> Self {
         InsertError { key, value, error }
     }

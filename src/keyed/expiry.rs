@@ -137,8 +137,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`term`](Self::term), of an insertion that has `found` this. One that puts nothing in
-    /// asks nothing.
+    /// The [`term`](Self::term) of an insertion that has `found` this entry. It asks the policy,
+    /// unless the insertion puts nothing in.
     pub(super) fn term_asking(
         &self,
         mine: &Mine,
@@ -148,7 +148,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Result<(Term, u64), BadTimeout> {
         let now = self.engine.deadlines.now_for_look();
         let lifetime = match found {
-            // By this reading it makes way.
+            // By this reading the found entry's time is up: it makes way.
             Some(found) if !self.is_living_at(found, now) => return Ok((Term::until(NEVER), now)),
             Some(found) if !replaces.takes(found) => given,
             _ => self.lifetime(offer, found, given),
@@ -156,8 +156,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.term(mine, lifetime)
     }
 
-    /// An entry is read: it lives for as long as the policy says, in a map that has one. False if
-    /// it has ended meanwhile.
+    /// An entry is read: the policy, if any, says how long it lives then. False if it has ended.
     #[inline(always)]
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         match &self.expiry {
@@ -169,7 +168,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[cold]
     #[inline(never)]
     fn ask_of_read(&self, expiry: &dyn Expiry<K, V>, found: Found<'_, K, V>) -> bool {
-        // The use of it may have changed the lease.
+        // `note_use` may have changed the lease.
         let Some(mut found) = self.again(&found) else {
             return false;
         };

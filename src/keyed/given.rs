@@ -34,8 +34,7 @@ pub(super) trait Item<K: 'static, V: 'static>: Sized {
         deadline: u64,
     ) -> Self;
 
-    /// Calls the listener with an expired entry, or drops its value if there is none. The caller
-    /// catches a panic.
+    /// Calls the listener, or without one drops the value. The caller catches a panic.
     fn tell(gone: &Gone<'_, K, V>, listener: Option<&Self::Listener>);
 
     fn rest(gone: Gone<'_, K, V>) -> Self::Rest;
@@ -126,8 +125,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shut for Shared<K, V, E> {
     }
 }
 
-/// A driver's round that gives the items it finds to `into`, which keeps them: it is called under a
-/// pin.
+/// A driver's round that gives the items it finds to `into`, under a pin.
 struct Poll<'a, K: 'static, V: 'static, E: Item<K, V>, F> {
     shared: &'a Shared<K, V, E>,
     into: F,

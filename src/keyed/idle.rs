@@ -5,13 +5,12 @@
 //! bound and the last use plus the time to idle. Deadlines are ticks, so of the reads in one
 //! interval only the first changes the lease.
 //!
-//! A touch changes the bound and then the deadline, which are two words. So a thread that has
-//! swapped the lease looks at the bound again, and if the bound has changed, sets the deadline by
-//! the new one. A touch swaps the lease even where the deadline stays the same. So if a touch and a
-//! read meet, either the read's swap comes first, and the touch's fails; or the touch's comes
-//! first, and the read finds the new bound. When all calls have returned, the deadline is not after
-//! the bound that was set last. It is not before any use plus the time to idle, unless the bound
-//! is.
+//! A touch changes the bound and then the deadline, which are two words. A thread that has swapped
+//! the lease looks at the bound again, and sets the deadline anew if the bound has changed. A touch
+//! swaps the lease even where the deadline stays the same. So if a touch and a read meet, either
+//! the read's swap comes first, and the touch's fails; or the touch's comes first, and the read
+//! finds the new bound. When all calls have returned, the deadline is not after the bound that was
+//! set last. It is not before any use plus the time to idle, unless the bound is.
 
 use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};
@@ -119,9 +118,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Term { deadline, idle, keeps: true }
     }
 
-    /// The entry `new` has taken the place of `old`, and was given its bound `kept`. A touch that
-    /// came before the replacement may have set another bound since that was read: such a touch
-    /// swaps the lease for the same one where the deadline stays. Without this look the model
+    /// The entry `new` has taken the place of `old`, with its bound `kept`. A touch of `old` may
+    /// have set another bound after `kept` was read: it swaps the lease for the same one if the
+    /// deadline stays. Without this look the model
     /// `a_kept_lifetime_beside_a_touch_of_an_idle_entry` fails.
     #[cold]
     #[inline(never)]
@@ -146,16 +145,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.deadlines.ticks().deadline(now, idle.saturating_add(lag))
     }
 
-    /// An entry is used: its time to idle begins anew, if it has one. False if it has ended
-    /// meanwhile.
+    /// An entry is used: its time to idle, if it has one, begins anew. False if it has ended.
     #[inline(never)]
     pub(super) fn prolong(&self, found: Found<'_, K, V>) -> bool {
         let policy = self.policy(&found);
         policy.map_or(true, |policy| self.renew_idle(&found, policy, false))
     }
 
-    /// As [`prolong`](Self::prolong), and its time to live begins anew. As a lease's deadline,
-    /// the bound is computed after the one that it replaces was read.
+    /// [`prolong`](Self::prolong), and the time to live begins anew. The new bound is computed
+    /// after the old one was read, as a lease's deadline is.
     pub(super) fn rebound(
         &self,
         found: &Found<'_, K, V>,
@@ -172,8 +170,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 // Another touch, which has come since, has set a later one.
                 return Ok(self.renew_idle(found, policy, true));
             };
-            // Published by the swap of the lease too, as all that is read of it is ordered
-            // by one.
+            // The swap of the lease publishes the bound, too: such a swap orders each read of it.
             let swapped = policy.bound.compare_exchange(
                 held.0,
                 held.moved(bound).0,
@@ -187,8 +184,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does
-    /// not change it.
+    /// Sets a used entry's deadline; `swaps` the lease even if that does not change it.
     fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
         let idle_until = idle_until.min(self.engine.deadlines.furthest());

@@ -2,9 +2,8 @@
 //! driver has not ended it yet.
 //!
 //! A thread that is about to report an expiry swaps the lease to `LAPSED` first. Otherwise a touch
-//! that had read the clock before could bring the entry back, after a caller has seen that it is
-//! gone (M2). Later the driver ends the entry, or a call that wants its place; the thread that ends
-//! it calls the listener.
+//! that had read the clock before could revive the entry after a caller has seen that it is gone
+//! (M2). Later the driver, or a call that wants its place, ends the entry and calls the listener.
 
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
@@ -26,8 +25,7 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
-    /// Wakes a task that waits for room, and delivers the end to the listener. The caller is
-    /// unpinned.
+    /// Wakes a task that waits for room, and reports the end. The caller is unpinned.
     #[inline(always)]
     pub(super) fn tell(&self) {
         self.ended.store().engine.admission.wake_owed();
@@ -63,7 +61,7 @@ impl Replaces {
     }
 }
 
-/// What an attempt to insert came to. The offer has key and value again if they are not in.
+/// What an attempt to insert came to. Unless it is `Done`, the offer has key and value again.
 pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
     Done(Entered<'g, 's, K, V>),
     /// This is what there is; it was not to be replaced.
@@ -96,7 +94,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok((Term { keeps: lifetime.keeps, ..term }, now))
     }
 
-    /// As [`term`](Self::term), of an entry with a time to idle.
+    /// The [`term`](Self::term) of an entry with a time to idle.
     #[cold]
     #[inline(never)]
     fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, BadTimeout> {
@@ -131,8 +129,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`living`](Self::living), wherever it is, and whatever has become of it. The caller is
-    /// pinned. It gives hash and key, and its pin stays in registers.
+    /// [`living`](Self::living) in all tables. It takes no pin, so the caller's stays in registers.
     #[cold]
     #[inline(never)]
     fn living_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
@@ -163,8 +160,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// The place of an entry that is due for a reload, in a map that reloads: so little is left of
-    /// its time to live.
+    /// The place of an entry that is due for a reload: so little is left of its time to live.
     #[inline(always)]
     pub(super) fn stale(&self, found: &Found<'_, K, V>) -> Option<Place> {
         let left = self.reloads_with?;
@@ -180,7 +176,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.is_living_at(found, self.engine.deadlines.now_for_look())
     }
 
-    /// As [`is_living`](Self::is_living), by a clock reading that came after the look at the lease.
+    /// [`is_living`](Self::is_living), by the clock reading `now`.
     #[inline(always)]
     pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
         const LIVING: u16 = set(&[State::Live, State::LiveIdle]);
@@ -200,10 +196,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// One attempt to insert: puts an entry in where there was none, or in the place of the one
-    /// that lives there, if it `replaces` that.
-    ///
-    /// This runs the user's code: the key's `Eq`, the policy, and the clock.
+    /// One attempt to insert, or to replace the entry that lives there, if it `replaces` that. This
+    /// runs the user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
     pub(super) fn put<'g, 's: 'g>(
         &'s self,
@@ -268,7 +262,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         drop(pin);
         self.tell(&closed, RemovalCause::Closed);
-        // This call owns the slot until that is dropped, under the new pin.
+        // This call owns the slot until `closed` is dropped, under the new pin.
         let pin = self.engine.pin();
         drop(closed);
         pin
@@ -290,8 +284,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`remove_this`](Self::remove_this), of the value that was found in this place under this
-    /// pin.
+    /// [`remove_this`](Self::remove_this), by the place where the value was found under this pin.
     pub(super) fn remove_at(&self, pin: &Pin, place: Place) -> Option<Notice<'_, K, V>> {
         self.remove_this(pin, &self.at(pin, place)?)
     }
@@ -321,8 +314,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch(pin, found, wanted, timeout, true)
     }
 
-    /// As [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its
-    /// lease has changed meanwhile: look again.
+    /// [`touch_living`](Self::touch_living), of an entry that was found living. `None` if its lease
+    /// has changed meanwhile: look again.
     pub(super) fn touch_found(
         &self,
         found: &Found<'_, K, V>,
@@ -332,8 +325,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch_by(found, lost, self.touched_for(found, timeout))
     }
 
-    /// As [`touch_found`](Self::touch_found), by a lifetime that is decided; without one, the
-    /// deadline stays, and the entry is used.
+    /// [`touch_found`](Self::touch_found), by a lifetime that is decided. Without one the deadline
+    /// stays, and the entry is used.
     pub(super) fn touch_by(
         &self,
         found: &Found<'_, K, V>,

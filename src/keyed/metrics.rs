@@ -34,8 +34,7 @@ snapshot! {
         /// (a pointer to them above 64 bytes), and 5 bytes beside it. A key takes 16 to 29 more
         /// in the index. `live` of `slots` is the share of the held memory in use.
         slots: u64 as SLOTS = store.engine.held(shard);
-        /// Tables of the index: 1, and more while it grows or shrinks and the driver migrates
-        /// keys.
+        /// Tables of the index: 1, or more while the driver migrates keys, to grow or shrink it.
         tables: u64 as TABLES = 1 + store.engine.keys.at(shard).tables_to_migrate() as u64;
         /// Entries that came in, under a key that had none.
         inserted: u64 as INSERTED sum inserted;
@@ -88,8 +87,7 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(store.engine.busy.get());
         /// How often it has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = store.engine.rounds.get();
-        /// Panics of the listener, or handler, that were caught, and of the clock on the reaper's
-        /// thread.
+        /// Caught panics of the listener or handler, and of the clock on the reaper's thread.
         listener_panics: u64 as HANDLER_PANICS
             = store.panics.load(Relaxed) + store.engine.clock_panics.get();
         /// Keys of a queue, or removals of a map, that went to the second queue of a full channel;
@@ -116,8 +114,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         StoreMetrics::of(self)
     }
 
-    /// Number of removals that had no room in the channel and spilled, and number of those that
-    /// were lost.
+    /// Numbers of removals without room in the channel: those that spilled, and those lost.
     fn astray(&self) -> (u64, u64) {
         self.removals.channel().map(|channel| channel.sender.astray()).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! Keys that expire: maps, queues of leases, sessions and pending values. These four store types
 //! share one [`store`] on the engine.
 //!
-//! `docs/design.md`, "Life of an entry", has the protocol of an entry, and where each operation
-//! takes effect. "Where user code runs" there says which user code runs under a pin.
+//! `docs/design.md` has the protocol of an entry ("Life of an entry"), where each operation takes
+//! effect, and which user code runs under a pin ("Where user code runs").
 
 mod closing;
 mod error;

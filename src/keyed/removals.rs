@@ -1,8 +1,8 @@
 //! Where a map reports how its values have ended.
 //!
-//! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or it
-//! sends a [`Removed`] into the channel. That is a second handle to the ended slot
-//! ([`removed`](super::removed)), beside the one that a removing call returns.
+//! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or
+//! sends a [`Removed`] into the channel, a second handle to the ended slot
+//! ([`removed`](super::removed)) beside the one that a removing call returns.
 //!
 //! An item in the channel keeps the store alive, and the store keeps the channel's sending side.
 //! The channel breaks that cycle when its last receiver goes: it then drops its items
@@ -14,7 +14,6 @@ use crate::kit::channel::Sender;
 use crate::kit::panics::is_inside;
 use std::sync::Weak;
 
-/// See the module's head.
 pub(super) enum Removals<K: 'static, V: 'static> {
     /// No thread gets removals.
     Unheard,
@@ -35,7 +34,6 @@ impl<K: 'static, V: 'static> Removals<K, V> {
     }
 }
 
-/// A channel of removals.
 pub(super) struct Channel<K: 'static, V: 'static> {
     pub(super) sender: Sender<Removed<'static, K, V>>,
     /// The store that has this channel.
@@ -45,8 +43,7 @@ pub(super) struct Channel<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Channel<K, V> {
-    /// Sends an ended entry. A thread inside a call of the user's code waits for no room: what
-    /// finds none spills.
+    /// Sends an ended entry. Inside a call of the user's code, what finds no room spills.
     #[cold]
     pub(super) fn send(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         if self.expired_only && cause != RemovalCause::Expired {

@@ -29,9 +29,8 @@
 //! only if its holder is alone, which a load of the bit says: no other thread could become a holder
 //! again.
 //!
-//! An end, and a replacement, leave the bit clear. Readers do not look at it: they compare states,
-//! and follow links of 32 bits, which end below it. In a store without a channel it is never set,
-//! and no holder looks.
+//! An end, and a replacement, leave the bit clear. Readers ignore it: they compare states, and
+//! links have 32 bits, below it. Without a channel it is never set, and no holder looks.
 
 use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
@@ -43,13 +42,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When
-/// this is dropped, and the other holder where there are two, the slot goes to the store's
-/// deferred-free list.
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When its
+/// last handle is dropped, the slot goes to the store's deferred-free list.
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
-    /// Of `store`, which `H` keeps.
+    /// A slot of `store`, which `H` keeps.
     slot: Slot<'static, Pair<K, V>>,
     /// The lease that has ended.
     lease: Lease,
@@ -97,7 +95,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     }
 
     fn pair(&self) -> &(K, V) {
-        // SAFETY: this one's.
+        // SAFETY: the payload is this holder's until it lets go.
         unsafe { self.slot.value() }
     }
 
@@ -109,7 +107,6 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
         &self.pair().1
     }
 
-    /// The lease that has ended.
     #[inline(always)]
     pub(super) fn lease(&self) -> Lease {
         self.lease
@@ -149,9 +146,8 @@ pub(super) struct Held<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
-    /// Key and value.
     pub(super) fn pair(&self) -> &(K, V) {
-        // SAFETY: the holder's.
+        // SAFETY: the payload is the holder's until it lets go.
         unsafe { self.slot.value() }
     }
 
@@ -177,11 +173,9 @@ pub(super) enum Keeps<'a, K: 'static, V: 'static> {
 
 impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
     /// Runs after the handle has pushed its slot on the deferred-free list. If no driver is left,
-    /// this thread frees the slot.
-    ///
-    /// Only a handle of the second kind does so. A test of `is_refusing` in `Store::free_later`
-    /// would do it for every removal: while another thread shuts a map down, each `remove` would
-    /// drop values, some of them pinned, although a driver is there.
+    /// this thread frees the slot. Only a [`Kept`](Keeps::Kept) handle does so. A test of
+    /// `is_refusing` in `Store::free_later` would do it for every removal: while another thread
+    /// shuts a map down, each `remove` would drop values, some pinned, although a driver is there.
     #[inline]
     fn drop(&mut self) {
         if let Keeps::Kept(store) = self {
@@ -302,14 +296,14 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
         Ok(value)
     }
 
-    /// As [`try_into_value`](Self::try_into_value), of key and value.
+    /// [`try_into_value`](Self::try_into_value), with the key.
     pub(super) fn try_into_pair(self) -> Result<(K, V), Self> {
         self.slot.into_pair().map_err(|slot| Removed { slot, cause: self.cause })
     }
 }
 
 impl<K: 'static, V: 'static> Removed<'static, K, V> {
-    /// As `lent`, for as long as it likes.
+    /// `lent`, but this handle keeps the store: it may outlive the store type.
     pub(super) fn kept(
         slot: EndedSlot<&Store<K, V>, K, V>,
         store: &Arc<Store<K, V>>,

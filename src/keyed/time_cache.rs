@@ -12,8 +12,8 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::time::Duration;
 
-/// A thread-safe map that forgets a key some time after it was last [`put`](Self::put), with the
-/// thread included that does it.
+/// A thread-safe map, with a thread, that forgets a key some time after it was last
+/// [`put`](Self::put).
 ///
 /// After Storm's `TimeCacheMap`, with its promise. With an expiration of `T` and `n` buckets (3
 /// unless set) an entry lives at least `T` and less than `T * (1 + 1 / (n - 1))` after its last
@@ -182,7 +182,7 @@ where
         // What a coarse clock may lag behind would come on top of the window.
         let map = self.map.time_to_live(self.expiration).exact();
         if self.expiration.is_zero() {
-            // Says so itself.
+            // The build refuses it.
             return Ok(map);
         }
         Ok(map.interval(self.expiration / parts))

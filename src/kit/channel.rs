@@ -1,4 +1,5 @@
-//! A bounded channel with a stated policy for when it is full, for what has ended.
+//! A channel for what has ended, with a policy for when it is full: a bounded channel of
+//! crossbeam's, and an unbounded one for what spills.
 
 use crate::error::BuildError;
 #[cfg(feature = "async")]
@@ -206,7 +207,6 @@ impl<T> Iterator for Receiver<T> {
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
-    /// Bounded, and for what spills.
     ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
     /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
     /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
@@ -221,7 +221,7 @@ pub(crate) struct Sender<T> {
     listeners: Arc<Listeners>,
 }
 
-/// What [`BuildError::CapacityTooLarge`] allows of entries too.
+/// The longest channel. An engine has no more entries either.
 const LONGEST: usize = 1 << 31;
 
 /// A channel for `length` items, which are allocated.
@@ -235,7 +235,7 @@ pub(crate) fn channel<T>(
     if length > LONGEST {
         return Err(BuildError::ChannelTooLong { length });
     }
-    // crossbeam's would end the process. It has one word beside each item.
+    // crossbeam's allocation would end the process. It has one word beside each item.
     if Vec::<(usize, T)>::new().try_reserve_exact(length).is_err() {
         return Err(BuildError::OutOfMemory);
     }
@@ -265,8 +265,8 @@ pub(crate) fn channel<T>(
 }
 
 impl<T> Sender<T> {
-    /// There is a shutdown, perhaps by the very thread that reads the channel: from here on, and
-    /// for those that wait already, what has no room spills.
+    /// A shutdown has begun, perhaps on the thread that reads the channel. From here on what has no
+    /// room spills, also where a thread waits already.
     pub(crate) fn close(&self) {
         // Relaxed: nothing is behind it, and a thread that sees it late looks again soon.
         self.closing.store(true, Ordering::Relaxed);
@@ -290,8 +290,8 @@ impl<T> Sender<T> {
         self.send_by(self.when_full, item);
     }
 
-    /// As [`send`](Self::send), on a thread that may be the one that reads the channel. It would
-    /// wait for itself, so under [`WhenFull::Wait`] what has no room spills.
+    /// [`send`](Self::send), on a thread that may be the one that reads the channel. It would wait
+    /// for itself: under [`WhenFull::Wait`] what has no room spills.
     pub(crate) fn send_back(&self, item: T) {
         let when_full = match self.when_full {
             WhenFull::Wait => WhenFull::Spill,
@@ -315,14 +315,13 @@ impl<T> Sender<T> {
         self.listeners.is_awaited()
     }
 
-    /// Wakes them. Never panics.
+    /// Wakes the tasks that wait. Never panics.
     #[cfg(feature = "async")]
     pub(crate) fn wake(&self) {
         self.listeners.wake();
     }
 
-    /// Sends. The caller has yet to wake the tasks that wait. What is not in the channel then is
-    /// counted as undelivered.
+    /// Sends, and counts what is lost as undelivered. The caller wakes the tasks that wait.
     pub(crate) fn put(&self, item: T) {
         self.put_by(self.when_full, item);
     }
@@ -354,8 +353,8 @@ impl<T> Sender<T> {
         };
         loop {
             if self.closing.load(Ordering::Relaxed) {
-                // Each of a million roots that a shutdown cancels comes by here. No time to wait is
-                // not the same: the channel gives the processor away before it looks at that.
+                // A shutdown that cancels a million roots comes here for each. `send_timeout` with
+                // no time is slower: it yields the processor before it looks at the time.
                 return self.send_or_spill(item);
             }
             item = match bounded.send_timeout(item, LOOK_UP) {
@@ -391,12 +390,10 @@ impl<T> Drop for Sender<T> {
     }
 }
 
-/// The receiving ends of the bounded channel and of the one for what spills.
 type Ends<T> = (crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>);
 
-/// The ends of crossbeam's channels, in the process that made them. The child of a fork has copies.
-/// What another thread held of a channel at the fork, the child never gets, so it does not touch
-/// them.
+/// The ends of crossbeam's channels. The child of a fork does not touch its copies: what another
+/// thread held of a channel at the fork is never released there.
 struct Own<T> {
     ends: ManuallyDrop<T>,
     process: u32,

@@ -2,8 +2,8 @@
 //! or `Debug` would ask it of these types, too.
 
 /// `Clone`, `Debug` and `room` of a store's handle, which has these parts. A hasher's type comes
-/// after a semicolon. The driver is the part after `by`; the engine is in there, or in its field.
-/// The attributes are further documentation of `room`.
+/// after a semicolon. The engine is in the part after `by`, or in that part's field. The attributes
+/// are further documentation of `room`.
 macro_rules! handle {
     (
         $store:ident<$($of:ident),* $(; $hasher:ident)?> { $($part:ident),* }
@@ -43,8 +43,7 @@ macro_rules! handle {
     };
 }
 
-/// `Clone` and `Debug` of a builder, which has a field `setup` and one for its listener. The other
-/// fields are `Copy`.
+/// `Clone` and `Debug` of a builder with a `setup`, a listener, and fields that are `Copy`.
 macro_rules! builder {
     ($builder:ident<$($of:ident),*> with $listener:ident $(, shows $field:ident)*) => {
         impl<$($of),*> Clone for $builder<$($of),*> {

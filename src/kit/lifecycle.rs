@@ -27,7 +27,7 @@ use crate::sync::worker::Worker;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Shuts the store of `frontend` down: see the module's head.
+/// Shuts the store of `frontend` down, as the module's head says.
 pub(crate) fn shut<P: Payload, C>(
     engine: &Engine<P, C>,
     reaper: Option<&Reaping>,
@@ -45,8 +45,8 @@ pub(crate) fn shut<P: Payload, C>(
     reaper.join();
 }
 
-/// Begins what [`shut`] does. The future ends when that is done. The reaper closes the store, if
-/// there is one, so no thread waits; without one this call closes the store, as `shut` does.
+/// Begins what [`shut`] does, and blocks no thread: the reaper closes the store, or without a
+/// reaper this call. The future ends when the store is closed.
 #[cfg(feature = "async")]
 pub(crate) fn shut_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,
@@ -91,8 +91,8 @@ pub(crate) fn drain<P: Payload, C>(
     }
 }
 
-/// As [`drain`], without blocking the thread. The future looks after each round of the reaper,
-/// which comes every millisecond while a task waits; without a reaper, after each poll.
+/// [`drain`] without blocking the thread. The future looks after each round of the reaper, which
+/// comes every millisecond while a task waits; without a reaper, after each poll.
 #[cfg(feature = "async")]
 pub(crate) fn drain_soon<'a, P: Payload, C>(
     engine: &'a Engine<P, C>,
@@ -106,7 +106,7 @@ pub(crate) fn drain_soon<'a, P: Payload, C>(
         if reaper.is_none() {
             engine.poll_beside(engine.deadlines.clock().now(), 4096, frontend);
         }
-        // Read first: what has ended wakes no task once more.
+        // Read before the look: a reaper that has ended wakes no task again.
         let is_over = began.elapsed() >= limit || reaper.is_some_and(|it| it.orders.has_ended());
         if engine.is_vacant(frontend) {
             return Some(true);
@@ -152,16 +152,13 @@ impl<T> Leftovers<T> {
     }
 }
 
-/// What all handles to a store share, beside the store. Dropping the last handle shuts the store
-/// down.
-///
-/// A handle has the store itself too, so that a call reaches it by one pointer.
+/// What all handles to a store share beside the store, which each handle has itself: so a call
+/// reaches it by one pointer. Dropping the last handle shuts the store down.
 pub(crate) struct Owner<F: Shut> {
     frontend: Arc<F>,
     reaper: Option<Reaping>,
 }
 
-/// A store that can be shut down.
 pub(crate) trait Shut {
     /// Does what [`shut`] does, and what else belongs to a shutdown of this store.
     fn shut(&self, reaper: Option<&Reaping>);
@@ -177,7 +174,7 @@ impl<F: Shut> Owner<F> {
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
-        // First: without a reaper, its drop shuts the store down.
+        // Made first: if the reaper does not start, the owner's drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
         if let Some(settings) = reaper {
             owner.reaper = Some(Reaping::start(frontend, engine, settings)?);
@@ -189,7 +186,6 @@ impl<F: Shut> Owner<F> {
         self.reaper.as_ref()
     }
 
-    /// Shuts the store down.
     pub(crate) fn shut(&self) {
         self.frontend.shut(self.reaper());
     }
@@ -201,7 +197,6 @@ impl<F: Shut> Drop for Owner<F> {
     }
 }
 
-/// How a store gets its reaper.
 pub(crate) struct ReaperSettings {
     /// The one that it shares with other stores; `None`: it gets a thread of its own.
     pub(crate) shared: Option<Reaper>,
@@ -211,7 +206,7 @@ pub(crate) struct ReaperSettings {
     pub(crate) budget: usize,
 }
 
-/// By which thread a store is reaped, and how to stop that.
+/// The thread that reaps a store, and how to stop that.
 pub(crate) struct Reaping {
     by: By,
     orders: Arc<Orders>,
@@ -222,7 +217,7 @@ enum By {
     Shared(Reaper),
 }
 
-/// What a reaper knows of a store.
+/// A store, as its reaper knows it.
 struct Task<F, E> {
     frontend: Arc<F>,
     engine: fn(&F) -> &E,
@@ -245,7 +240,7 @@ impl<P: Payload, C: Send + Sync, F: Frontend<P> + Send + Sync> Reaped for Task<F
 }
 
 impl Reaping {
-    /// Starts a reaper for the engine of `frontend`, or makes a shared one drive that too.
+    /// Starts a reaper for the engine of `frontend`, or has a shared one drive it, too.
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
@@ -286,7 +281,7 @@ impl Reaping {
         }
     }
 
-    /// Asks it to stop after this round, and to close the store then.
+    /// Asks the reaper to stop after this round, and to close the store then.
     pub(crate) fn ask<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.orders.stop();
         engine.wakeup.wake();
@@ -300,21 +295,21 @@ impl Reaping {
         }
     }
 
-    /// Asks it to stop when nothing is left, or this has passed.
+    /// Asks the reaper to stop when nothing is left, or `limit` has passed.
     #[cfg(feature = "async")]
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
         engine.wakeup.wake();
     }
 
-    /// Asks it to wake, after its next round, the tasks that wait for the last entry's end.
+    /// Asks the reaper to wake, after its next round, the tasks that wait for the last entry's end.
     #[cfg(feature = "async")]
     fn ask_to_look<P: Payload, C>(&self, engine: &Engine<P, C>) {
         self.orders.look();
         engine.wakeup.wake_from_sleep();
     }
 
-    /// Ends when it has done its last.
+    /// Ends when the reaper has done its last round of the store.
     #[cfg(feature = "async")]
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {
         let ended = || self.orders.has_ended().then_some(());

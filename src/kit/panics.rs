@@ -46,8 +46,7 @@ impl Drop for Inside {
     }
 }
 
-/// Runs `f`, which is the user's code. Returns whether it panicked. A payload whose drop panics
-/// does not get out either.
+/// Runs `f`, the user's code. Returns whether it panicked. No panic of the payload's drop gets out.
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
     let _inside = Inside::enter();
@@ -74,7 +73,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.unwrap_or("no text")
 }
 
-/// As [`caught`], for the code that reports panics.
+/// [`caught`] without an event, for the code that reports events.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
     let _inside = Inside::enter();

@@ -1,4 +1,4 @@
-//! What a poll says, of every store.
+//! What a poll returns.
 
 use crate::core::engine::Round;
 use crate::time::Ticks;

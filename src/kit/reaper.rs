@@ -80,7 +80,6 @@ pub struct Reaper {
     inner: Arc<Inner>,
 }
 
-/// What all handles share.
 struct Inner {
     worker: Worker,
     outside: Arc<Outside>,
@@ -98,8 +97,7 @@ struct Outside {
 
 /// A store, to its reaper.
 pub(crate) trait Reaped: Send {
-    /// Does a round, until this time if that is given. Where it returns [`Next::Stop`] it has
-    /// closed the store.
+    /// Does a round, until this time if given. With [`Next::Stop`] it has closed the store.
     fn drive(&self, until: Option<Instant>) -> Next;
 }
 
@@ -167,7 +165,7 @@ impl Reaper {
         }
         let number = numbers.fetch_add(1, Ordering::Relaxed);
         outside.joining.push((number, Box::new(store)));
-        // It wakes the thread.
+        // This wakes the thread.
         tell(Sleeper::shared(worker.thread().clone(), number, outside.calls.clone()));
         Ok(())
     }
@@ -187,7 +185,6 @@ impl Drop for Inner {
     }
 }
 
-/// A store that the thread drives.
 struct Store {
     reaped: Box<dyn Reaped>,
     wants: Wants,
@@ -203,7 +200,6 @@ enum Wants {
     Nothing,
 }
 
-/// The stores of a thread.
 #[derive(Default)]
 struct Stores {
     all: HashMap<u64, Store>,

@@ -36,7 +36,6 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Defaults with this interval.
     pub(crate) fn by_milliseconds(interval: u64) -> Self {
         Setup { interval: Some(Duration::from_millis(interval)), ..Setup::default() }
     }

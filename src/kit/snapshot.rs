@@ -1,4 +1,4 @@
-//! Snapshots of counters, each made from one table of its series.
+//! Snapshots of counters, each declared in one table.
 
 /// Makes a snapshot's public structure, its reading, and its publishing from one table.
 ///

@@ -20,15 +20,13 @@ impl Listeners {
         Listeners { tasks: WaitSet::new(), finished: AtomicBool::new(false) }
     }
 
-    /// Whether tasks wait; for a thread that has just sent something.
-    ///
-    /// crossbeam's send is what [`tasks`](crate::sync::tasks) asks for: it takes its place in the
-    /// queue by a sequentially consistent swap of the tail. A receiver that finds the queue empty
-    /// has made a fence before it read the tail. Its own receivers are not missed for the same
-    /// reason.
+    /// Whether tasks wait; for a thread that has just sent something. crossbeam's send is what
+    /// [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially
+    /// consistent swap of the tail. A receiver that finds the queue empty has made a fence before
+    /// it read the tail. crossbeam's own receivers rely on that.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        // Loom sees nothing of that.
+        // Loom does not see crossbeam's orderings.
         #[cfg(expiry_loom)]
         fence(Ordering::SeqCst);
         !self.tasks.is_empty()
@@ -130,7 +128,7 @@ impl<T> ReceiverStream<T> {
         if !finished {
             return Poll::Pending;
         }
-        // No sender will come that takes it off the stack.
+        // No sender will come that takes this task off the stack.
         listeners.tasks.deregister(&mut self.place);
         listeners.tasks.wake();
         Poll::Ready(None)

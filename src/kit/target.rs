@@ -1,5 +1,4 @@
-//! Where what has ended goes: outcomes of a tracker, expired keys of a queue, sessions, values of a
-//! pending table.
+//! Where what has ended goes: to a poll, a listener, a channel, or no thread.
 
 use crate::error::BuildError;
 use crate::kit::channel::{channel, Receiver, Sender, WhenFull};
@@ -64,7 +63,7 @@ impl<E, F: ?Sized> Target<E, F> {
         matches!(self, Target::Poll(lapsed) if !lapsed.is_empty())
     }
 
-    /// There is a shutdown: no thread waits for room in the channel any more.
+    /// A shutdown has begun: no thread waits for room in the channel any more.
     pub(crate) fn close(&self) {
         if let Target::Channel(sender) = self {
             sender.close();

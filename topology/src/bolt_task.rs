@@ -1,4 +1,4 @@
-//! A bolt at work.
+//! A bolt's task: executes the tuples in its queue, and reports their acks to the tracker together.
 
 use crate::builder::{BoltParts, TaskParts};
 use crate::component::{Bolt, Seen};
@@ -17,7 +17,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// In a batch of tuples that are executed quickly, the bolt reads the clock after so many.
+/// In a batch of tuples that are executed quickly, the bolt reads the clock after this many.
 const SELDOM: u64 = 8;
 
 /// What a bolt's collector works on.
@@ -52,17 +52,14 @@ impl<Out> Bench<Out> {
         }
     }
 
-    /// The component's name.
     pub(crate) fn name(&self) -> Arc<str> {
         self.task.emitter.context.component.clone()
     }
 
-    /// A failure by this bolt.
     pub(crate) fn failure(&self, why: Option<&dyn Display>) -> Failure {
         Failure::Failed { by: Some(self.name()), why: why.map(|why| why.to_string().into()) }
     }
 
-    /// The component that a tuple comes from.
     pub(crate) fn source(&self, origin: Origin) -> &str {
         let from = self.inputs.get(origin.input as usize);
         from.and_then(|&from| self.task.shared.names.get(from)).map_or("", |name| name)
@@ -175,15 +172,13 @@ struct Work<In> {
     /// What is left of the batch that was taken last: something if the instance is not ready, or
     /// is gone and another one cannot be made.
     batch: VecDeque<Tuple<In>>,
-    /// The tuple that is being executed.
     current: Option<(Roots, Origin, u64)>,
     /// Whether the instance takes another tuple.
     is_ready: bool,
     /// It has executed something, or was woken, since its last tick.
     is_fresh: bool,
     sampler: Sampler,
-    /// Numbers of tuples executed since the last flush, by input. They are counted once the tracker
-    /// has their acks.
+    /// Tuples executed since the last flush, by input: counted once the tracker has their acks.
     executed: Vec<u64>,
     /// Their sum.
     unsettled: u64,
@@ -193,8 +188,8 @@ struct Work<In> {
 }
 
 impl<In: 'static> Work<In> {
-    /// Executes the batch at hand, while the bolt is ready. What its first tuples have come to does
-    /// not wait for the last one for longer than the topology says.
+    /// Executes the batch at hand, while the bolt is ready. Flushes in between: what has come of
+    /// the first tuples does not wait for the last one.
     fn execute<Out: Clone + 'static>(
         &mut self,
         bolt: &mut dyn Bolt<In, Out>,
@@ -209,7 +204,7 @@ impl<In: 'static> Work<In> {
                 tuple.received = bench.task.shared.clock.now().max(1);
             }
             let mut roots = Roots::new();
-            // This loop does not collect: that takes as long as the rest of this.
+            // A loop: `collect` would take as long as the rest of this function.
             tuple.roots().for_each(|root| roots.push(root));
             self.current = Some((roots, tuple.origin, tuple.received));
             bolt.execute(tuple, &mut crate::BoltCollector { bench });
@@ -273,9 +268,9 @@ pub(crate) struct BoltTask<In, Out> {
     bench: Bench<Out>,
     inbox: Arc<Inbox<Batch<In>>>,
     work: Work<In>,
-    /// If it is on a cycle, those of the spouts that lead to it.
+    /// The jams of the spouts that lead to the bolt, if it is on a cycle.
     jams: Option<Vec<Arc<Jam>>>,
-    /// It is counted there.
+    /// Whether the bolt is counted there.
     is_jammed: bool,
 }
 
@@ -336,8 +331,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
         }
     }
 
-    /// Executes the batch at hand, as long as there is an instance that is ready. Returns whether
-    /// it executed a tuple.
+    /// Executes the batch while there is a ready instance. Returns whether it executed a tuple.
     fn execute_all(&mut self) -> bool {
         let left = self.work.batch.len();
         while !self.work.batch.is_empty() && self.work.is_ready && self.is_made() {
@@ -366,7 +360,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> BoltTask<In, Out> {
     }
 
     /// Whether the next tick comes early: the topology is drained, this bolt executes nothing more
-    /// for now, and what it may hold came after its last one.
+    /// for now, and what it may hold came after its last tick.
     fn hurries(&self) -> bool {
         let is_drained = || self.bench.task.shared.is_draining();
         let waits = !self.work.is_ready || self.inbox.is_empty();
@@ -405,7 +399,7 @@ impl<In: Send + 'static, Out: Clone + Send + 'static> Task for BoltTask<In, Out>
         let mut worked = self.bench.port.retry();
         if self.bench.port.overflow() > 0 && self.jams.is_none() {
             self.bench.task.emitter.stats.skipped_back_pressure.add(since);
-            // What others have room for does not wait too.
+            // Batches whose tasks have room go on.
             self.bench.send();
             return Step { worked, due: None };
         }

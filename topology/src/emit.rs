@@ -21,10 +21,9 @@ pub(crate) struct Emitter {
 }
 
 impl Emitter {
-    /// Offers a message to all listeners of a port, counts it, and returns the number of its
-    /// copies. The caller then sends it. Users' code copies the message, and chooses its tasks. If
-    /// that panics, the emitter counts and reports it, no task gets a copy, and the component's
-    /// instance goes on.
+    /// Offers a message to all listeners of a port, counts it, and returns the number of copies.
+    /// The caller then sends it. Users' code copies the message and chooses its tasks. If that
+    /// panics, the emitter counts and reports it, no task gets a copy, and the instance goes on.
     #[inline]
     pub(crate) fn offer<M: Clone + 'static>(
         &self,
@@ -109,7 +108,6 @@ pub(crate) struct Port<M> {
 }
 
 impl<M: Clone> Port<M> {
-    /// Whether no bolt listens.
     pub(crate) fn is_closed(&self) -> bool {
         self.listeners.is_empty()
     }

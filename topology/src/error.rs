@@ -78,8 +78,7 @@ fn of(component: &str) -> String {
     format!(" of {component:?}")
 }
 
-/// A message that was not emitted: as many messages are pending as may be. Emit it when `next` is
-/// called again.
+/// A message that was not emitted, for want of room: emit it when `next` is called again.
 #[derive(thiserror::Error)]
 #[error("as many messages are pending as may be")]
 pub struct EmitError<M, Id = u64> {

@@ -13,16 +13,15 @@ pub struct Gate {
 /// One spout's task: between [`enter`](Self::enter) and [`leave`](Self::leave) it may be asked.
 ///
 /// A thread that closes the gate first stores that, then looks whether the task is inside. A task
-/// that enters first stores that, then looks whether the gate is still open. Both have a fence
-/// between the two steps, so one of them sees the other. Once the gate is closed and no task is
-/// inside, no task enters.
+/// that enters first stores that, then looks whether the gate is open. Both have a fence in
+/// between, so one of them sees the other. Once it is closed and no task is inside, none enters.
 #[derive(Debug, Default)]
 pub struct Visitor {
     inside: AtomicBool,
 }
 
 impl Gate {
-    /// A gate that is open, or was never.
+    /// A gate that is open, or has never been.
     pub fn new(open: bool) -> Self {
         Gate { open: AtomicBool::new(open), has_opened: AtomicBool::new(open) }
     }

@@ -1,5 +1,4 @@
-//! A task's input queue, and how its thread and the threads that wait for room in the queue are
-//! woken.
+//! A task's input queue, and how its thread, and threads that wait for room there, are woken.
 
 use crate::sync::{fence, AtomicBool, AtomicUsize, Ordering, Parker, Unparker};
 use crossbeam_queue::ArrayQueue;
@@ -8,8 +7,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 /// Wakes a thread that has gone to sleep. A sender first sends, then rings. A sleeper first stores
-/// that it sleeps, then looks once more. Both have a fence between the two steps, so one of them
-/// sees the other.
+/// that it sleeps, then looks again. Both have a fence in between, so one of them sees the other.
 pub struct Bell {
     asleep: AtomicBool,
     unparker: Unparker,
@@ -39,7 +37,7 @@ impl Bell {
 
     /// Sleeps until it rings, for `limit` at most, unless there `is_something` to do.
     pub fn sleep(&self, parker: &Parker, limit: Duration, is_something: impl FnOnce() -> bool) {
-        // A swap: of one of these and one in `ring` it is plain which came first.
+        // A swap: it and the swap in `ring` have an order.
         // survives: stronger than needed: a full fence follows.
         self.asleep.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
@@ -50,8 +48,8 @@ impl Bell {
     }
 }
 
-/// Calls a spout that has nothing, or a bolt. The calling thread has sent before. The task takes
-/// the call before it looks, so a message that is sent while it looks is another call.
+/// Calls a spout that has nothing, or a bolt, for a thread that has sent it something. The task
+/// takes the call before it looks, so a message that is sent while it looks is another call.
 pub struct Call {
     is_there: AtomicBool,
     bell: Arc<Bell>,
@@ -93,10 +91,9 @@ impl Wake for Call {
 }
 
 /// Whether a thread sleeps until there is room in a queue. A sender that goes to sleep announces
-/// that at its bell, then here, then looks for room. A receiver first takes something out, then
-/// looks whether a sender sleeps. Both have a fence between the two steps, so one of them sees the
-/// other. The order of the announcements matters: a receiver could take a sender that is announced
-/// here only for awake.
+/// that at its bell, then here, then looks for room. (Were its bell later, a receiver could find it
+/// here and not at its bell, and not wake it.) A receiver first takes something out, then looks
+/// whether a sender sleeps. Both have a fence in between, so one of them sees the other.
 #[derive(Debug, Default)]
 pub struct Room {
     wanted: AtomicBool,
@@ -116,9 +113,9 @@ impl Room {
     }
 }
 
-/// Counts the tasks on cycles that have overflow, of those that a spout leads to. The spout emits
-/// nothing while there are any. The last task that gets rid of its overflow first stores that, then
-/// rings. The spout's thread goes to sleep by the protocol of its bell.
+/// Counts the tasks with overflow, on cycles that a spout leads to. While there are any the spout
+/// emits nothing. The last task to lose its overflow first stores that, then rings. The spout's
+/// thread goes to sleep by the protocol of its bell.
 pub struct Jam {
     tasks: AtomicUsize,
     spouts: Vec<Arc<Bell>>,
@@ -149,11 +146,9 @@ impl Jam {
     }
 }
 
-/// How many emptied items an inbox keeps.
 const SPARE: usize = 16;
 
-/// A bounded lock-free queue, the bell of the thread that empties it, and those of the threads that
-/// fill it.
+/// A bounded lock-free queue, the bell of the thread that empties it, and those of its senders.
 pub(crate) struct Inbox<T> {
     queue: ArrayQueue<T>,
     /// Items that were emptied, for their memory: it goes back to the threads that fill them.
@@ -170,7 +165,6 @@ impl<T> Inbox<T> {
         Inbox { queue, spare, bell, room: Room::default(), senders }
     }
 
-    /// An emptied item, if there is one.
     #[inline]
     pub(crate) fn spare(&self) -> Option<T> {
         self.spare.pop()
@@ -201,14 +195,13 @@ impl<T> Inbox<T> {
         Some(item)
     }
 
-    /// Whether there is room again; if not, the bells are rung when there is. The last look before
-    /// going to sleep.
+    /// Whether there is room again, asked before a sleep: if not, the bells are rung when there is.
     pub(crate) fn look_for_room(&self) -> bool {
         self.room.want();
         self.has_room()
     }
 
-    /// Whether it is worth coming.
+    /// Whether there is enough room to wake a sender.
     fn has_room(&self) -> bool {
         self.queue.len() <= self.queue.capacity() / 2
     }

@@ -1,12 +1,11 @@
-//! A component's own code: made, called under a guard, and made again where it has panicked.
+//! A component's own code: making an instance, calling it, and replacing one that has panicked.
 
 use crate::builder::TaskParts;
 use crate::component::Context;
 use crate::task::{caught, discard, Panicked};
 use std::sync::Arc;
 
-/// Calls what users have written, at its workplace. If it panics that is counted, and what it said
-/// comes back.
+/// Calls users' code, and notes since when it runs. Counts a panic, and returns its message.
 pub(crate) fn guarded<W: AsRef<TaskParts>, R>(
     at: &mut W,
     f: impl FnOnce(&mut W) -> R,
@@ -26,8 +25,8 @@ pub(crate) fn guarded<W: AsRef<TaskParts>, R>(
 pub(crate) type Factory<C> = Arc<dyn Fn(&Context) -> Result<Box<C>, String> + Send + Sync>;
 
 /// A task's instance of a spout or a bolt, if there is one. None begins before the topology has
-/// been active. One that has panicked is gone. Another one is made at once; if that cannot be made,
-/// after a pause of a millisecond, and twice as long each time, up to a second.
+/// been active. An instance that panics is dropped, and another one is made at once. If that fails,
+/// the task tries again after a millisecond, then after twice as long each time, up to a second.
 pub(crate) struct Instance<C: ?Sized> {
     factory: Factory<C>,
     /// The first instance, if it was made before its task runs. It has not begun.
@@ -38,7 +37,6 @@ pub(crate) struct Instance<C: ?Sized> {
 }
 
 impl<C: ?Sized> Instance<C> {
-    /// None yet.
     pub(crate) fn new(factory: Factory<C>) -> Self {
         Instance { factory, first: None, alive: None, pause: 0, due: 0 }
     }
@@ -47,21 +45,21 @@ impl<C: ?Sized> Instance<C> {
         self.alive.is_some()
     }
 
-    /// The clock reading from which on it may be made. `None` if there is one, or if the topology
-    /// has not been active yet.
+    /// The clock reading from which on an instance may be made. `None` if there is one, or if the
+    /// topology has not been active yet.
     pub(crate) fn due<W: AsRef<TaskParts>>(&self, at: &W) -> Option<u64> {
         (!self.is_alive() && at.as_ref().shared.gate.has_opened()).then_some(self.due)
     }
 
-    /// Makes the first one before the task runs. Returns why it cannot be made.
+    /// Makes the first instance before the task runs. Returns why it cannot be made.
     pub(crate) fn make_first<W: AsRef<TaskParts>>(&mut self, at: &mut W) -> Result<(), String> {
         let made = guarded(at, |at| (self.factory)(&at.as_ref().emitter.context));
         self.first = Some(made.map_err(|panicked| panicked.to_string())??);
         Ok(())
     }
 
-    /// Whether there is one; if not it is made when it is [due](Self::due), and begins, unless that
-    /// fails or panics.
+    /// Whether there is an instance. If not, makes one when it is [due](Self::due), and begins it,
+    /// unless that fails or panics.
     pub(crate) fn is_made<W: AsRef<TaskParts>>(
         &mut self,
         at: &mut W,
@@ -88,14 +86,13 @@ impl<C: ?Sized> Instance<C> {
         is_made
     }
 
-    /// Calls it, if there is one.
     pub(crate) fn call<W: AsRef<TaskParts>, R>(
         &mut self,
         at: &mut W,
         f: impl FnOnce(&mut C, &mut W) -> R,
     ) -> Option<Result<R, Panicked>> {
         let Some(alive) = self.alive.as_mut() else {
-            // What `f` was to hand over is a user's.
+            // `f` may have captured what is the user's.
             discard(f);
             return None;
         };

@@ -24,7 +24,6 @@ use std::sync::Arc;
 /// Tuples that travel together.
 pub(crate) type Batch<T> = Vec<Tuple<T>>;
 
-/// Hashes a message's key.
 type KeyHash<M> = dyn Fn(&M, &FixedState) -> u64 + Send + Sync;
 
 /// Which tasks of a bolt get a message. After Storm's groupings.
@@ -52,8 +51,7 @@ pub(crate) struct Sender {
     pub(crate) notes_sent: bool,
 }
 
-/// A grouping of a bolt, as one of the tasks sees it whose messages it gets. Messages have numbers,
-/// which rise.
+/// A grouping of a bolt, as one of the tasks before it sees it. Messages have rising numbers.
 pub(crate) trait Listener<M: Clone>: Send {
     /// Keeps a copy of the message for each task that is to get it, and returns their number. Runs
     /// users' code, which may panic. The caller then withdraws the message.
@@ -74,7 +72,6 @@ pub(crate) trait Listener<M: Clone>: Send {
     /// Sends what has overflowed, as far as there is room by now.
     fn retry(&mut self);
 
-    /// Number of batches in overflow.
     fn overflow(&self) -> usize;
 
     /// Whether something that has overflowed can go. The last look before a thread sleeps.
@@ -83,7 +80,6 @@ pub(crate) trait Listener<M: Clone>: Send {
 
 /// A copy of a message that is offered and not sent.
 struct Copy<M> {
-    /// The message's number.
     number: u64,
     lane: usize,
     message: M,

@@ -101,7 +101,6 @@ impl Taken {
     }
 }
 
-/// Statistics of one of a bolt's inputs, at one task.
 #[derive(Default)]
 pub(crate) struct Input {
     pub(crate) executed: Count,
@@ -111,10 +110,9 @@ pub(crate) struct Input {
     pub(crate) process: Taken,
 }
 
-/// Statistics of one task.
 #[derive(Default)]
 pub(crate) struct Stats {
-    /// Of a bolt.
+    /// The inputs of a bolt.
     pub(crate) inputs: Vec<Input>,
     pub(crate) emitted: Count,
     pub(crate) transferred: Count,
@@ -253,8 +251,7 @@ pub struct ComponentMetrics {
     pub queued: usize,
     /// Batches that it could not send on yet, now.
     pub overflow: u64,
-    /// Time in which nothing was emitted because as much was pending as may be, summed over its
-    /// tasks. Of spouts.
+    /// Of spouts: time without emissions because as much was pending as may be, over all tasks.
     pub skipped_max_pending: Duration,
     /// Time in which it did nothing new because it was not active.
     pub skipped_inactive: Duration,

@@ -1,9 +1,9 @@
 //! How attempts ended, on the way to the spouts' threads from whichever thread has ended them.
 //!
-//! The tracker reports one outcome at a time. While a bolt acks a batch, the tracker calls the
-//! bolt's own thread, which holds the outcomes until all are acked. Each spout's task then costs
-//! one push, one ring and one cache line, instead of one for each message. No thread waits: a queue
-//! has room for as many outcomes as messages may be pending, and each is of one message at least.
+//! The tracker reports one outcome at a time. While a bolt acks a batch, its thread holds the
+//! outcomes until all are acked. Each spout's task then costs one push, one ring and one cache
+//! line, instead of one for each message. No thread waits: a queue has room for as many outcomes as
+//! messages may be pending, and each outcome ends one message at least.
 //!
 //! A bolt that fails a tree delivers the outcome itself, with its reason. If the tree has ended
 //! before, there is no outcome, and the reason is dropped.

@@ -1,7 +1,7 @@
 //! Publishing through the facade `metrics` (feature `metrics`), as [`expiry::publish`] does for
-//! trackers: snapshots, whose counters are set to absolute values, whenever you like, and nothing
-//! is done where they are counted. The tracker's own are published by
-//! [`Topology::tracker_metrics`](crate::Topology::tracker_metrics).
+//! trackers. A publication sets counters to a snapshot's absolute values, so it may be repeated,
+//! and counting pays nothing for it. The snapshot of
+//! [`Topology::tracker_metrics`](crate::Topology::tracker_metrics) publishes the tracker's own.
 
 use crate::ComponentMetrics;
 use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};

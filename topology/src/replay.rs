@@ -69,7 +69,7 @@ settings! {
     factor(factor: f64) => factor = 2.0;
     /// The longest pause, jitter not included.
     cap(cap: Duration) => cap = Duration::from_secs(30);
-    /// By which share of it a pause is longer or shorter at the most: 0 to 1.
+    /// The share by which a pause is longer or shorter at the most: 0 to 1.
     jitter(jitter: f64) => jitter = 0.2;
 }
 
@@ -99,7 +99,6 @@ impl Replay {
         }
     }
 
-    /// Whether a message may be emitted again.
     pub(crate) fn repeats(&self) -> bool {
         self.attempts > 1 || !self.at_least.is_zero()
     }

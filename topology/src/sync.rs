@@ -1,5 +1,4 @@
-//! The door to what the model checker looks at: with `--cfg expiry_loom` the very same bell and
-//! gate run under loom.
+//! What the model checker replaces: with `--cfg expiry_loom` the bell and the gate run under loom.
 
 #[cfg(not(expiry_loom))]
 pub(crate) use std::sync::atomic::{fence, AtomicBool, AtomicUsize, Ordering};

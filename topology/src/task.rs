@@ -1,4 +1,4 @@
-//! What tasks of both kinds have in common.
+//! What the tasks of spouts and bolts have in common.
 
 use crate::gate::Gate;
 use crate::outcomes::Desks;
@@ -65,7 +65,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all tasks of a topology share.
 pub(crate) struct Shared {
     /// None if there is no acking.
     pub(crate) tracker: Option<Arc<AckTracker>>,
@@ -73,9 +72,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// Nanoseconds between flushes.
     pub(crate) flush_every: u64,
-    /// Of so many latencies one is taken.
+    /// One latency in so many is taken.
     pub(crate) sample_every: u32,
-    /// What components are called.
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) gate: Gate,
     /// It is being drained: bolts need not wait for their ticks.
@@ -108,8 +106,7 @@ pub(crate) struct Step {
 
 /// A task: does a little at a time, and never waits.
 pub(crate) trait Task: Send {
-    /// Makes the first instance of the component before the task runs. Returns why it cannot be
-    /// made.
+    /// Makes the component's first instance before the task runs. Returns why it cannot.
     fn make_first(&mut self) -> Result<(), String>;
 
     fn step(&mut self) -> Step;
@@ -126,7 +123,6 @@ pub(crate) fn discard<T>(what: T) {
     let _ = caught(|| drop(what));
 }
 
-/// The message of a panic.
 pub(crate) struct Panicked(String);
 
 impl fmt::Display for Panicked {
@@ -140,7 +136,7 @@ pub(crate) fn caught<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     expiry::inside(|| unwound(f))
 }
 
-/// As [`caught`], on a thread that is not the topology's: it may wait.
+/// [`caught`], on a thread that is not the topology's: it may wait.
 pub(crate) fn unwound<R>(f: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panicked)
 }
@@ -155,8 +151,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Panicked {
     Panicked(text.unwrap_or_else(|| "with something that is no text".to_string()))
 }
 
-/// `Debug` of a type with fields that have none: its parameters, and a format string with its
-/// arguments.
+/// `Debug` of a type whose fields have none: its parameters, and a format string with arguments.
 macro_rules! debug {
     ([$($param:ident),*] $type:ty, |$it:ident| $($format:tt)+) => {
         impl<$($param),*> std::fmt::Debug for $type {

@@ -9,13 +9,13 @@ use std::fmt;
 #[derive(Clone)]
 pub struct Anchor {
     pub(crate) root: Root,
-    /// What its ack says: its own edge, and those derived from it.
+    /// The XOR of its own edge and of those derived from it, which its ack reports.
     pub(crate) xor: Cell<u64>,
 }
 
-/// The id of the edge to the next copy that is derived from a copy whose ack would say `xor` now.
-/// So a tree's edges follow from its seed and from what bolts emit, and each attempt has the same
-/// ones: bolts downstream know a message again by its edge. Never zero.
+/// The id of the edge to the next copy that is derived from a copy whose `xor` is this by now. So a
+/// tree's edges follow from its seed and from what bolts emit, and are the same in each attempt:
+/// bolts downstream know a message again by its edge. Never zero.
 #[inline]
 pub(crate) fn edge(xor: u64) -> u64 {
     // SplitMix64's step: all 64 bits of the result depend on all of `xor`.
@@ -216,8 +216,8 @@ pub(crate) mod sealed {
         [A, B] (&Tuple<A>, &Tuple<B>): |pair| pair.0.anchors.iter().chain(&pair.1.anchors);
     }
 
-    /// One edge in each tree is enough, whichever of these are parts of it. (The same one in two
-    /// anchors of a tree would cancel itself out there, and the tree would end while it is
+    /// Calls `f` with one anchor of each tree: a message needs one edge there. (The same edge in
+    /// two anchors of a tree would cancel itself out, and the tree would end while it is
     /// outstanding.) Sorted: a window joins thousands.
     fn once_each<'a>(anchors: impl Iterator<Item = &'a Anchor>, f: impl FnMut(&Anchor)) {
         let mut anchors: SmallVec<[&Anchor; 4]> = anchors.collect();
@@ -226,8 +226,7 @@ pub(crate) mod sealed {
         anchors.into_iter().for_each(f);
     }
 
-    /// The anchors of a message that is derived from these, with an edge of its own in each of
-    /// their trees.
+    /// The anchors of a message derived from these, with an edge of its own in each tree.
     #[inline]
     pub(crate) fn derive(from: &impl Parents) -> Anchors {
         let mut anchors = Anchors::new();

@@ -1,4 +1,4 @@
-//! What a task does while it has nothing to do.
+//! What a thread does while its tasks have nothing to do.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The layer of bodies' time limits.
+//! The layer that limits the time of bodies.
 
 use crate::layer::layer;
 use crate::{TimeoutBody, TimeoutService};

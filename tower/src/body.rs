@@ -16,7 +16,7 @@ use std::time::Duration;
 enum Limit {
     /// So long after it was found pending.
     Frame(Duration),
-    /// At this time of the timeouts.
+    /// At this reading of the timeouts' clock.
     Until(Duration),
 }
 

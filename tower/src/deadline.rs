@@ -20,7 +20,7 @@ use tower_service::Service;
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline<T = &'static Timeouts> {
     timeouts: T,
-    /// The time of the timeouts.
+    /// A reading of the timeouts' clock.
     at: Duration,
 }
 
@@ -113,7 +113,7 @@ pin_project! {
     pub struct DeadlineFuture<F, E = Fail, T: Deref<Target = Timeouts> = &'static Timeouts> {
         #[pin]
         response: F,
-        // The time of the timeouts at which it is late.
+        // The reading of the timeouts' clock from which on it is late.
         at: Duration,
         sleep: Sleep<T>,
         ending: E,

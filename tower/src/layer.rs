@@ -68,8 +68,7 @@ impl<B: Default, E> Ending<Response<B>, E> for Answer {
     }
 }
 
-/// A layer `name<P, T>` with a time limit, the timeouts `T` that it goes by, and a field of its
-/// own.
+/// A layer `name<P, T>` with a time limit, timeouts `T` to go by, and a field of its own.
 macro_rules! layer {
     ($(#[$doc:meta])* $layer:ident<$of:ident $(= $default:ty)?>, $field:ident: $type:ty) => {
         $(#[$doc])*

@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Copy)]
 pub struct ExpiryTimer<T = &'static Timeouts> {
     timeouts: T,
-    /// An instant, and the time of the timeouts then.
+    /// An instant, and the reading of the timeouts' clock then.
     anchor: (Instant, Duration),
 }
 

@@ -161,7 +161,7 @@ impl Geometry {
     }
 }
 
-/// For constants: what is wrong with them shows when compiling.
+/// A geometry for a constant: what is wrong with it shows when compiling.
 const fn preset(shift: u32, bits: &[u32]) -> Geometry {
     match Geometry::new(shift, bits) {
         Ok(geometry) => geometry,

@@ -15,9 +15,7 @@ pub(crate) fn prefetch<T>(place: &T) {
 }
 
 /// Makes room for `len` elements in all, amortised, on huge pages where the system leaves that to
-/// programs.
-///
-/// What is touched at random in tens of megabytes waits for page tables more than for memory.
+/// programs: tens of megabytes touched at random wait for page tables more than for memory.
 pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
     /// Arrays from this size on; a huge page of most systems.
     const HUGE: usize = 2 << 20;
@@ -29,7 +27,7 @@ pub(crate) fn reserve<T>(array: &mut Vec<T>, len: usize) {
         array.reserve(len - array.len());
         return;
     }
-    // Not in place: it has to be asked for before the memory is touched.
+    // Not in place: huge pages have to be asked for before the memory is touched.
     let mut larger = Vec::with_capacity(capacity);
     ask_for_huge_pages(&mut larger, HUGE);
     larger.append(array);

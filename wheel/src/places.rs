@@ -16,7 +16,6 @@ const BITS: u32 = 6;
 /// Levels of words. The last has 256 words for the places of 32 bits.
 const LEVELS: usize = 4;
 
-/// No place.
 const NONE: u32 = u32::MAX;
 
 /// A set of free places, of those below a bound.
@@ -26,14 +25,12 @@ pub(super) struct Places {
     levels: [Vec<u64>; LEVELS],
     /// The place that was given last, if it is free still. Not in the levels.
     warm: u32,
-    /// Places that are handed out now, lowest first: a word that was taken out of the levels, and
-    /// its number.
+    /// The word that was taken out of the levels, whose places are handed out now, and its number.
     batch: u64,
     at: u32,
 }
 
 impl Places {
-    /// No places.
     pub(super) const fn new() -> Places {
         const NO_WORDS: Vec<u64> = Vec::new();
         Places { levels: [NO_WORDS; LEVELS], warm: NONE, batch: 0, at: 0 }
@@ -122,7 +119,6 @@ impl Places {
         }
     }
 
-    /// Allocates for `places`.
     pub(super) fn reserve(&mut self, places: usize) {
         let mut bits = places;
         for level in &mut self.levels {
@@ -144,7 +140,6 @@ impl Places {
         self.grow(places);
     }
 
-    /// Every free place, once.
     #[cfg(any(test, fuzzing))]
     pub(super) fn free(&self) -> Vec<u32> {
         for pair in self.levels.windows(2) {

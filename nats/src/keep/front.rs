@@ -30,7 +30,7 @@ pub(crate) trait Front: Send + 'static {
     );
 }
 
-/// Ask the owner of the partition to touch entries.
+/// A request to the owner of the partition: touch these entries.
 pub(crate) struct Touch {
     pub(crate) partition: u32,
     pub(crate) ids: Vec<u64>,
@@ -68,8 +68,7 @@ impl<F: Front> Touches<F> {
         (0..self.partitions.len()).filter_map(|partition| self.next(now, partition)).collect()
     }
 
-    /// The owner of the partition has answered its request. None: there is no answer. Returns the
-    /// partition's next request.
+    /// The owner has answered the partition's request, or not (None). Returns its next request.
     pub(crate) fn answered(
         &mut self,
         now: Duration,

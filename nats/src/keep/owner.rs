@@ -42,7 +42,6 @@ pub(crate) enum Event<R> {
 pub(crate) enum Action<R> {
     /// Write a batch of records; one without a value is deleted.
     Write(Vec<(Vec<u8>, Option<Bytes>)>),
-    /// Answer a request.
     Answer(R, Vec<Answer>),
 }
 
@@ -69,7 +68,7 @@ pub(crate) struct Owner<R> {
 }
 
 impl<R> Owner<R> {
-    /// The second answer is the number of records that do not parse.
+    /// Returns also the number of records that do not parse.
     pub(crate) fn new(
         terms: Terms,
         now: Duration,
@@ -166,7 +165,7 @@ impl<R> Owner<R> {
         if self.is_foreign(worker, id) {
             return Some(Answer::No);
         }
-        // The call asks again.
+        // The caller asks again for an entry that has begun.
         if self.live.touch_for(SessionId(id), self.time(id)).is_ok() {
             return self.live.get(SessionId(id)).map(|found| Answer::Begun(found.owner));
         }

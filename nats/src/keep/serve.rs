@@ -65,7 +65,7 @@ async fn keep(terms: Terms, held: Held, served: Arc<Served>) {
     }
 }
 
-/// None, always: something failed.
+/// Serves until something fails: always returns `None`.
 async fn serve_one(terms: Terms, held: &Held, served: &Served) -> Option<()> {
     let client = held.set().nats.client();
     let subject = format!("{}.{}.*", served.prefix, held.partition());

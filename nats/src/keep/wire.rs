@@ -17,8 +17,7 @@ const VERSION: u32 = 1;
 /// An owner's answer to one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// The owner cannot say yet, because the entry's record is being written. The caller asks
-    /// again.
+    /// The owner cannot say yet: the entry's record is being written. The caller asks again.
     Unsure,
     /// The entry is not there, or another one has its key.
     No,
@@ -83,8 +82,7 @@ pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     #[prost(uint64, tag = "3")]
     pub(crate) millis: u64,
-    /// A lease's holder, in a record. A request has its sender in its subject, which the server
-    /// checks.
+    /// A lease's holder, in a record. A request's sender is in its subject: the server checks that.
     #[prost(string, tag = "4")]
     pub(crate) worker: String,
     #[prost(uint32, tag = "5")]

@@ -5,8 +5,7 @@
 //! the holder gives up first, if the two clocks run at the same rate, to within a quarter. A lease
 //! that is not valid any more never becomes valid again.
 //!
-//! A lease is due at a third of its time, and from then on with each tick until the owner confirms
-//! it.
+//! A lease is due at a third of its time, and then with each tick until the owner confirms it.
 
 use crate::keep::{Answer, Front};
 use crate::Loss;

@@ -83,7 +83,7 @@ impl Leader {
         }
     }
 
-    /// As [`Leases::leave`].
+    /// Hands the election's partition over, as [`Leases::leave`] does.
     pub async fn leave(&self) {
         self.leases.leave().await;
     }

@@ -66,7 +66,7 @@ impl Held {
         let _ = self.shared.tell.send(Told::Failed(self.shared.set.too_new(version)));
     }
 
-    /// As [`release`](crate::Partitions::release).
+    /// [`release`](crate::Partitions::release) of this partition.
     #[cfg(feature = "topology")]
     pub(crate) fn release(&self) {
         let _ = self.shared.tell.send(Told::Asked(Event::Released { partition: self.partition }));
@@ -106,8 +106,7 @@ impl Held {
         self.write_numbered(records).await.map(drop)
     }
 
-    /// As `write`. Returns the stream sequence of the last record; those of a batch are
-    /// consecutive.
+    /// `write`, which returns the stream sequence of the last record; a batch's are consecutive.
     pub(crate) async fn write_numbered<K: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, Option<Bytes>)>,
@@ -136,7 +135,6 @@ impl Held {
         }
     }
 
-    /// How long a write or a load tries.
     fn patience(&self) -> Duration {
         self.shared.set.nats.request_timeout() * 4
     }
@@ -225,8 +223,7 @@ impl Held {
         Ok(live.collect())
     }
 
-    /// As `load`, with the stream sequence of each record, and with those that were deleted within
-    /// the last minute.
+    /// `load` with each record's stream sequence, and with what was deleted in the last minute.
     pub(crate) async fn load_numbered(&self) -> Result<Numbered, NatsError> {
         const WHAT: &str = "read the records of a partition";
         let wait = self.patience();

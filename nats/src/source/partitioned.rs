@@ -37,8 +37,7 @@ use tokio::sync::watch;
 /// What the worker owns, and whether it is losing that.
 pub(super) type Owned = BTreeMap<u32, (Held, bool)>;
 
-/// The worker's part in the set. When it is dropped, the worker hands its partitions over in the
-/// background.
+/// The worker's part in the set. Its drop hands the partitions over in the background.
 pub(super) struct Owner {
     /// Each I/O task is a receiver.
     pub(super) owned: Arc<watch::Sender<Owned>>,

@@ -32,7 +32,6 @@ const LONGEST_REASON: usize = 1000;
 /// The whole length of a payload that a dead letter has no room for.
 const TRUNCATED: &str = "Expiry-Truncated";
 
-/// The I/O task of one spout.
 pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
     pub(super) custody: Custody<MessageId, Received>,
@@ -42,11 +41,10 @@ pub(super) struct Task<M> {
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
     /// The waker of the spout that asks for messages, if one does.
     pub(super) active: Option<Waker>,
-    /// By partition. A source without partitions has one inlet, of none.
+    /// The inlets by partition. A source without partitions has one inlet, of none.
     pub(super) inlets: BTreeMap<Option<u32>, Inlet>,
     /// What the current requests bring.
     pub(super) batches: SelectAll<BoxStream<'static, (Tag, Pulled)>>,
-    /// The number of requests so far.
     pub(super) requests: u64,
     pub(super) owned: watch::Receiver<Owned>,
     /// The task serves the partitions that have its number, modulo the number of tasks.
@@ -64,8 +62,7 @@ pub(super) struct Inlet {
     losing: bool,
     /// Known until a request for messages fails.
     consumer: Option<Consumer<Config>>,
-    /// The number of the latest request, whether it is under way, and the messages and bytes that
-    /// it may still bring.
+    /// The latest request's number, whether it is under way, and the messages and bytes to come.
     request: u64,
     is_open: bool,
     asked: usize,
@@ -167,8 +164,7 @@ impl<M: Send + 'static> Task<M> {
         statistics.connects.load(Ordering::Relaxed)
     }
 
-    /// Opens and shuts inlets by what the worker owns now. What came through a shut one is
-    /// forgotten.
+    /// Opens and shuts inlets by what the worker owns. Forgets what came through a shut one.
     fn own(&mut self) {
         let owned = self.owned.borrow_and_update();
         let epoch = |partition| owned.get(&partition).map(|(held, _)| held.epoch());
@@ -208,9 +204,9 @@ impl<M: Send + 'static> Task<M> {
         self.inlets.values_mut().for_each(Inlet::close);
     }
 
-    /// Asks each inlet that has no request under way for as much as there is room for, the one
-    /// first that was asked the longest time ago. A message that did not fit comes before all
-    /// others, alone, when nothing else is held or asked for.
+    /// Asks each inlet that has no request under way for as much as there is room for, the one that
+    /// was asked the longest time ago first. A message that did not fit comes before all others,
+    /// alone, when nothing else is held or asked for.
     async fn ask(&mut self) {
         let (now, options) = (clock::now(), &self.shared.options);
         let (window, window_bytes, inlets) =
@@ -383,7 +379,6 @@ impl<M: Send + 'static> Task<M> {
         }
     }
 
-    /// Takes a dead letter back.
     fn unbury(&self, letter: Letter) {
         let context = self.shared.nats.context().clone();
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Settings.
+//! Settings of a map.
 
 use super::ExpiringMap;
 use crate::error::BuildError;
@@ -286,7 +286,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    /// The channel gets what expires, and no other removals.
     pub(in crate::keyed) fn expired_only(mut self) -> Self {
         self.expired_only = true;
         self

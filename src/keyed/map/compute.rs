@@ -80,8 +80,7 @@ impl<K, V> Computed<'_, K, V> {
     }
 }
 
-/// What [`ExpiringMap::alter`] has done. It owes the listener the calls for the entries that it has
-/// ended.
+/// What [`ExpiringMap::alter`] has done, before the listener was called for what it has ended.
 pub(super) enum Altered<'a, K: 'static, V: 'static> {
     Kept(Option<Ref<'a, K, V>>),
     Put(Settled<'a, K, V>),
@@ -312,9 +311,9 @@ where
         }
     }
 
-    /// Looks up the key that is offered, and does with its entry what `decide` says; again, if that
-    /// has changed by then. Returns what `decide` has returned last beside its decision. An entry
-    /// whose time is up makes way, and the listener hears of it, unpinned.
+    /// Looks up the offered key, and does with its entry what `decide` says; again, if the entry
+    /// has changed by then. Returns what the last call of `decide` has returned beside its
+    /// decision. An entry whose time is up makes way, and the listener hears of it, unpinned.
     #[inline(always)]
     pub(super) fn alter<'a, R>(
         &'a self,
@@ -388,7 +387,7 @@ where
                 Err(hindered) => {
                     drop(pin);
                     offer.again(hindered, store)?;
-                    // Here, unpinned: its `Drop` is the user's.
+                    // Here, unpinned: its `Drop` is the user's code.
                     drop(offer.replace_value(None));
                     continue;
                 }

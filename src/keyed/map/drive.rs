@@ -24,8 +24,7 @@ where
         self.store.engine.poll_shared(budget, &*self.store, || false)
     }
 
-    /// Number of entries now, with those whose time is up but which no driver has ended yet.
-    /// O(threads x shards).
+    /// Number of entries now, with those that are due and not ended yet. O(threads x shards).
     #[doc(alias = "entry_count")]
     #[must_use]
     pub fn len(&self) -> usize {

@@ -121,8 +121,7 @@ where
         let lifetime = lifetime.into();
         match self {
             Entry::Occupied(entry) => {
-                // Before the reference is on its way out: a `Drop` that panics would leave it
-                // pinned.
+                // Before the reference goes out: a `Drop` that panics would leave it pinned.
                 drop(value);
                 Ok(entry.into_ref())
             }
@@ -152,7 +151,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// The entry in this place.
     pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,
         key: K,

@@ -1,4 +1,4 @@
-//! Going over all entries.
+//! Iterating over all entries.
 
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;

@@ -117,8 +117,7 @@ impl<'a, K, V> Current<'a, K, V> {
         &self.pair.1
     }
 
-    /// How long the entry has left, before this use of it, as [`Ref::remaining`] says it. This
-    /// reads the clock.
+    /// How long the entry has left before this use, as [`Ref::remaining`] says. Reads the clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         let deadlines = &self.store.engine.deadlines;

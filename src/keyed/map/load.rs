@@ -33,7 +33,7 @@ enum Held<'a, K: 'static, V: 'static> {
     Old(Ref<'a, K, V>),
     /// As it was before a reload that failed. The error is dropped here, after the pin.
     Kept(Ref<'a, K, V>, #[allow(dead_code)] Arc<dyn Any + Send + Sync>),
-    /// Of a flight that has loaded it.
+    /// The value that a flight has loaded.
     Loaded(Arc<Flight<K, V>>),
 }
 
@@ -98,8 +98,7 @@ pub enum LoadError<K, V, E = Infallible> {
     Failed(Arc<E>),
     /// The loader's value was refused. This gives it back.
     Refused(InsertError<K, V>),
-    /// This thread has begun to load the key, or another key of the same 64-bit hash: it would wait
-    /// for itself.
+    /// This thread already loads the key, or one of the same 64-bit hash: it would wait for itself.
     Recursive,
     /// Another caller still loads it, after as long as this one was to wait
     /// ([`get_or_guard_timeout`](ExpiringMap::get_or_guard_timeout)).
@@ -164,8 +163,8 @@ where
 {
     /// The value of a key; if it has none, what `load` makes, inserted with the map's lifetime,
     /// which begins then. Of several callers that miss the key one calls its `load`; the others
-    /// wait for that, and get its value, also where the entry has ended by then. If a `load`
-    /// panics, a waiting caller calls its own.
+    /// wait for it, and get its value even if the entry has ended by then. If a `load` panics, a
+    /// waiting caller calls its own.
     ///
     /// A change wins: if another call removes the key during the load, or gives it a value, the
     /// callers that waited get the loaded value, and the map does not keep it, whatever becomes of
@@ -285,7 +284,7 @@ where
     /// # Errors
     ///
     /// [`LoadError::Recursive`] if this thread was given the guard, also where it has sent the
-    /// guard to another thread. That one is not refused: it would wait for itself.
+    /// guard to another thread. The other thread is not refused, and would wait for itself.
     /// [`LoadError::Closed`].
     pub fn get_or_guard<Q: Hash + Eq + ToOwned<Owned = K> + ?Sized>(
         &self,
@@ -339,8 +338,8 @@ where
         self.guard_or(key, false, Instant::now().checked_add(limit))
     }
 
-    /// As [`get_or_guard`](Self::get_or_guard), or the error of the load that this has waited for,
-    /// or [`LoadError::TimedOut`]. The guard may be that of a reload, if this call `reloads`.
+    /// The step of all loads that block. The error may be that of the load that this has waited
+    /// for, or [`LoadError::TimedOut`]. The guard may be that of a reload, if this call `reloads`.
     fn guard_or<Q, E>(
         &self,
         key: &Q,
@@ -427,7 +426,7 @@ where
 {
     /// The value of a key, loaded by a future, on any runtime; otherwise as
     /// [`get_or_insert_with`](Self::get_or_insert_with). Callers that wait block no thread. The
-    /// [`Ref`] is not `Send`: clone what is needed before the next `await`. If the loading caller
+    /// [`Value`] is not `Send`: clone what is needed before the next `await`. If the loading caller
     /// is dropped, a waiting one loads.
     ///
     /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
@@ -565,8 +564,7 @@ where
 /// The value, or the first failure, of a load that another caller ran.
 type Landed<'a, K, V, E> = Result<Value<'a, K, V>, LoadError<K, V, E>>;
 
-/// What a flight that is over brings a caller that has waited for it with this key, if it brings
-/// something.
+/// What a flight that is over brings a caller that has waited for it with this key, if anything.
 fn landed<'a, K, V, Q, E>(waiting: Waiting<K, V>, key: &Q) -> Option<Landed<'a, K, V, E>>
 where
     K: Borrow<Q>,

@@ -24,7 +24,7 @@ where
         self.get_and(key, |_| ()).map(|(entry, ())| entry)
     }
 
-    /// As [`get`](Self::get), and what `ask` says of the entry.
+    /// [`get`](Self::get), and what `ask` says of the entry.
     #[inline(always)]
     pub(super) fn get_and<Q: Hash + Eq + ?Sized, R>(
         &self,
@@ -53,7 +53,7 @@ where
         found.lease.is(State::Live) || self.store.prolong(*found)
     }
 
-    /// As [`is_used`](Self::is_used), of a call that is no look-up and yet reads the entry.
+    /// [`is_used`](Self::is_used) of a read that is no look-up: asks the policy.
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         self.is_used(found) && self.store.is_read(found)
     }
@@ -68,7 +68,7 @@ where
         self.peek_and(key, |_| ()).map(|(entry, ())| entry)
     }
 
-    /// As [`peek`](Self::peek), and what `ask` says of the entry.
+    /// [`peek`](Self::peek), and what `ask` says of the entry.
     #[inline(always)]
     pub(super) fn peek_and<Q: Hash + Eq + ?Sized, R>(
         &self,
@@ -85,7 +85,7 @@ where
         Some((unsafe { Ref::new(&self.store, lent, pin) }, answer))
     }
 
-    /// A clone of a key's value. As [`get`](Self::get).
+    /// A clone of a key's value; otherwise as [`get`](Self::get).
     #[inline]
     pub fn get_cloned<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where

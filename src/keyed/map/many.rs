@@ -1,5 +1,4 @@
-//! Many keys in a row: a guard for look-ups, and calls whose memory is fetched for several keys at
-//! once.
+//! Many keys in a row: a guard for look-ups, and calls that fetch memory for several keys at once.
 
 use super::ExpiringMap;
 use crate::core::engine::Pin;

@@ -34,7 +34,6 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
-    /// Takes over what was put in, and the `pin` under which it was.
     #[inline(always)]
     pub(super) fn new(
         store: &'a Store<K, V>,
@@ -143,8 +142,8 @@ where
         Ok(self.put_by(offer, (lifetime.into(), false), Replaces::Any)?.into_replaced())
     }
 
-    /// As [`insert_for`](Self::insert_for), in a map with a policy. It ends here, so that the
-    /// common way keeps its result in registers.
+    /// [`insert_for`](Self::insert_for), in a map with a policy. Out of line, so that the common
+    /// way keeps its result in registers.
     #[cold]
     #[inline(never)]
     fn insert_asking(
@@ -169,7 +168,7 @@ where
         self.put_hashed(self.hash(&key), key, value, lifetime, replaces)
     }
 
-    /// As [`put`](Self::put), of a key with this hash.
+    /// [`put`](Self::put), of a key with this hash.
     #[inline(always)]
     pub(super) fn put_hashed(
         &self,

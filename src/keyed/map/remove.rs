@@ -7,8 +7,7 @@ use crate::keyed::store::{RemovalCause, Walk, Wanted};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
-/// Removed entries of which the listener has yet to hear; it does in a panic of a user's closure
-/// too.
+/// Removed entries of which the listener has yet to hear, also where a user's closure panics.
 struct Notices<'a, K: 'static, V: 'static>(Vec<Notice<'a, K, V>>);
 
 impl<K, V> Notices<'_, K, V> {
@@ -45,7 +44,7 @@ where
         self.remove_hashed(self.wanted(self.hash(key), key))
     }
 
-    /// Before a call looks for the entry that it replaces or removes. The caller is unpinned.
+    /// Runs, unpinned, before a call looks for the entry that it replaces or removes.
     #[inline(always)]
     pub(super) fn invalidate_load<Q: Hash + ?Sized>(&self, key: &Q) {
         self.flights.invalidate(|| self.hasher.hash_one(key));
@@ -72,8 +71,7 @@ where
         self.remove_changed(wanted.likely.hash, wanted.key)
     }
 
-    /// As [`remove_hashed`](Self::remove_hashed), of an entry that has changed meanwhile, or whose
-    /// time is up.
+    /// [`remove_hashed`](Self::remove_hashed), where the entry has changed or its time is up.
     #[cold]
     #[inline(never)]
     fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<Removed<'_, K, V>>

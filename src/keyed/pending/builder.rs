@@ -1,4 +1,4 @@
-//! Building a map: every setting, its default, and what is refused.
+//! Settings of a map of pending values.
 
 use super::{PendingEntry, PendingMap, Shared};
 use crate::error::BuildError;
@@ -34,7 +34,7 @@ pub struct PendingMapBuilder<K, T> {
 
 impl<K, T> Default for PendingMapBuilder<K, T> {
     fn default() -> Self {
-        // Each insertion brings its timeout, so no default could be derived from one.
+        // Each insertion brings its timeout: no default interval could be derived from one.
         let setup = Setup::by_milliseconds(1);
         PendingMapBuilder { setup, timeout: None, listener: None }
     }

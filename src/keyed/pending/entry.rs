@@ -27,7 +27,7 @@ pub struct PendingEntry<K: 'static, T: 'static> {
 enum Key<K: 'static, T: 'static> {
     /// In the map's memory, where other threads may still be comparing it.
     InMap(Removed<'static, K, Given<T>>),
-    /// Of an entry that did not get in.
+    /// The key of an entry that did not get in.
     Own(K),
 }
 
@@ -112,7 +112,6 @@ pub struct PendingMapError<K: 'static, T: 'static> {
 }
 
 impl<K, T> PendingMapError<K, T> {
-    /// Makes the error of an entry that did not get in.
     pub(super) fn of((key, value): (K, Given<T>), error: StoreError) -> Self {
         let entry = PendingEntry { key: Key::Own(key), value: value.into_inner() };
         PendingMapError { entry, error, replaced: None }

@@ -1,9 +1,8 @@
 //! Things in flight, by value, under keys that the caller chooses.
 //!
-//! A [`Store`] that never lends a value. Only the thread that has ended an entry touches its value
-//! ([`Given`]), and takes it at once; readers look at keys alone. So a caller gets the value
-//! itself, whatever other threads do. The store frees the slot, with the key, later, as all keyed
-//! stores do.
+//! This is a [`Store`] that never lends a value. Only the thread that has ended an entry touches
+//! its value ([`Given`]), and takes it at once; other threads look at keys alone. So a caller gets
+//! the value itself, whatever other threads do. The store frees the slot, with the key, later.
 
 mod builder;
 mod entry;
@@ -68,10 +67,10 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 /// Values that wait for something, each under a key of the caller's: request ids of the other side,
 /// file names, connections.
 ///
-/// As [`PendingTable`](crate::PendingTable), which issues the keys itself and is faster. Each value
-/// leaves the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its
-/// timeout has passed, to the listener, channel, stream or poll. Nothing is ever lent, so `take`
-/// always gives the value.
+/// A [`PendingTable`](crate::PendingTable) issues the keys itself, and is faster. Each value leaves
+/// the map once, by value: to the call that [takes](Self::take) or replaces it, or, when its
+/// timeout has passed, to the listener, channel, stream or poll. No value is lent, so `take` always
+/// gives it.
 ///
 /// ```
 /// use expiry::PendingMap;
@@ -130,7 +129,6 @@ where
         &self.shared.store
     }
 
-    /// The engine's hash of a key.
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32 {
         self.store().engine.keys.hash_by(&self.hasher, key)
     }
@@ -274,8 +272,7 @@ where
         self.store().find(&self.store().engine.pin(), self.wanted(key)).is_some()
     }
 
-    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if it never
-    /// does.
+    /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if never.
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
         K: Borrow<Q>,
@@ -301,8 +298,7 @@ where
         all
     }
 
-    /// Number of values now, with those whose time is up but which no driver has come to.
-    /// O(threads x shards).
+    /// Number of values now, with those that are due and not ended yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()

@@ -56,9 +56,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         interval,
         /// The most keys there may be at once; exact. Beyond it new keys are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless another key is due, which is then
-        /// expired first.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
+        /// expired first. The inserting thread expires it, and so calls the listener: hold no lock
+        /// there that the listener takes.
         capacity,
     }
 

@@ -29,8 +29,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.get(key).is_some()
     }
 
-    /// How long until the key expires, unless it is renewed: zero if its time is up; `None` if it
-    /// is not there.
+    /// How long until the key expires unless renewed: zero if its time is up; `None` if not there.
     #[doc(alias = "ttl")]
     pub fn remaining<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Duration>
     where
@@ -101,8 +100,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.shared.metrics()
     }
 
-    /// Number of keys now, with those whose time is up but which no driver has ended yet.
-    /// O(threads x shards).
+    /// Number of keys now, with those that are due and not ended yet. O(threads x shards).
     #[must_use]
     pub fn len(&self) -> usize {
         self.store().len()

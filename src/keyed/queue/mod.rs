@@ -28,7 +28,7 @@ type Hasher = crate::hash::RandomState;
 type Inner<K> = Store<K, ()>;
 type Shared<K> = super::given::Shared<K, (), Expired<K>>;
 
-/// How long after the queue was built a tick begins.
+/// The time at which a tick begins, counted from when the queue was built.
 fn since_start<K: 'static>(store: &Inner<K>, tick: u64) -> Duration {
     let interval = store.engine.deadlines.ticks().interval_nanos();
     Duration::from_nanos(tick.saturating_mul(interval))
@@ -130,7 +130,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         Wanted::new(&self.store().engine.keys, self.hash(key), key)
     }
 
-    /// The engine's hash of a key.
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u32
     where
         K: Borrow<Q>,
@@ -138,7 +137,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         self.store().engine.keys.hash_by(&self.hasher, key)
     }
 
-    /// When a key is due.
     fn expiry(&self, lease: Lease) -> Duration {
         since_start(self.store(), self.store().engine.deadlines.of(lease))
     }

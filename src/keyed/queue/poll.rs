@@ -40,12 +40,11 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
 
     /// How long until a key is due: zero if one is, `None` if none will be. Wait-free, O(shards).
     ///
-    /// It is never longer than that, also while other threads update and poll: when
-    /// [`update`](Self::update) or a touch has returned, this is at most the time until then. (Or
-    /// it is one interval, where that time has come and [`poll`](Self::poll) cannot find the key
-    /// yet, because another thread was held up half-way through an update.) It may be shorter. The
-    /// old time of a key that was removed or renewed counts until it has come and a poll has passed
-    /// it; and a poll looks 2^31 - 2 intervals ahead at most.
+    /// It is at most the time until any key is due whose [`update`](Self::update) or touch has
+    /// returned, also while other threads update and poll. (It is one interval if such a key is due
+    /// and [`poll`](Self::poll) cannot find it yet, because another thread was held up half-way
+    /// through an update.) It may be shorter: the old time of a key that was removed or renewed
+    /// counts until a poll has passed it, and a poll looks 2^31 - 2 intervals ahead at most.
     ///
     /// After ZooKeeper's `getWaitTime`. An update with a shorter timeout does not wake a thread
     /// that sleeps for this long. So sleep no longer than the shortest timeout, or have the

@@ -14,7 +14,7 @@ use crate::time::{nanos, Ticks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As of an [`ExpiryQueue`](crate::ExpiryQueue).
+/// The default interval, which an [`ExpiryQueue`](crate::ExpiryQueue) has too.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Settings of a [`SessionTracker`].
@@ -115,14 +115,12 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         "sessions", "build_manual",
         /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
         interval,
-        /// The most sessions there may be at once, those included that are being closed; beyond it
-        /// new ones are refused with [`StoreError::Full`](crate::StoreError::Full), unless
-        /// something is due, which is then expired first. Exact.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes.
+        /// The most sessions there may be at once, those included that are being closed; exact.
+        /// Beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full),
+        /// unless one is due, which is then expired first. The inserting thread expires it, and so
+        /// calls the listener: hold no lock there that the listener takes.
         capacity,
-        /// The shortest timeout that is granted, at least the interval; a caller that asks for less
-        /// gets this.
+        /// The shortest timeout that is granted, at least the interval: shorter requests get it.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
         /// The longest timeout that is granted; a caller that asks for more gets this.
         maximum_timeout(timeout: Duration) sets maximum = Some(timeout);
@@ -169,7 +167,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         Ok(SessionTracker { store, owner })
     }
 
-    /// What is granted, such that the interval can keep it.
+    /// The least and the longest timeout, which the interval can keep.
     fn bounds(&self) -> Result<Bounds, BuildError> {
         let given: Vec<_> = self.minimum.into_iter().chain(self.maximum).collect();
         self.setup.config(&given)?;

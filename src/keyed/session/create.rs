@@ -108,8 +108,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         })
     }
 
-    /// Puts a session in, unless the id has one: then, the seat, and what `there` makes of that
-    /// session, again and again until it makes something.
+    /// Puts a session in, unless the id has one: then returns the seat, and what `there` makes of
+    /// that session. Asks `there` again until it makes something.
     fn add<R>(
         &self,
         id: SessionId,

@@ -35,7 +35,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        // Removed in a touch or a creation, or by a poll that is about to take it.
+        // Sessions that a touch or a creation has ended, or a poll that is about to take them.
         if self.store.target.has_lapsed() {
             return Some(Duration::ZERO);
         }
@@ -96,7 +96,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 impl<T: 'static> Inner<T> {
     /// What an ended session was.
     pub(super) fn info(&self, ended: &Ended<'_, T>, lease: Lease) -> SessionInfo<T> {
-        // Where the clock panics nothing remains: the caller has ended the session, and reports it.
+        // If the clock panics, no time remains: the caller has ended the session, and reports it.
         let now = goes_on(|| self.engine.deadlines.clock().now()).unwrap_or(u64::MAX);
         let remaining = self.remaining(lease, now);
         // SAFETY: each of this module's ends calls this once, on the thread that made it.

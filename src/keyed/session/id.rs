@@ -73,8 +73,7 @@ impl Issuer {
     /// Each id once. 0 is none, whatever the server.
     pub(super) fn issue(&self) -> SessionId {
         loop {
-            // Relaxed: nothing is published by it, and of read-modify-writes of one word no two see
-            // the same.
+            // Relaxed: nothing is published, and no two read-modify-writes of it see the same.
             let number = self.next.fetch_add(1, Ordering::Relaxed) & ISSUED;
             if number != 0 {
                 return SessionId(self.server | number);

@@ -15,8 +15,7 @@ impl<T: 'static> Inner<T> {
         live.then(|| self.engine.deadlines.of(lease))
     }
 
-    /// How long what has this lease has left, when the clock reads `now`; `None` if it is being
-    /// closed.
+    /// How long a session with this lease has left at `now`; `None` if it is being closed.
     pub(super) fn remaining(&self, lease: Lease, now: u64) -> Option<Duration> {
         let deadline = self.deadline_of(lease)?;
         Some(self.engine.deadlines.ticks().until(now, deadline))

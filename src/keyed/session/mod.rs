@@ -275,8 +275,7 @@ impl SessionTracker {
 }
 
 impl<T: Send + 'static> SessionTracker<T> {
-    /// The timeout that a caller gets if it asks for this one: it, or the nearest that the settings
-    /// allow.
+    /// The timeout that is granted for this one: the nearest that the settings allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
         timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
@@ -295,7 +294,6 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.store.engine.keys.hash(id.0)
     }
 
-    /// Runs `f` with the session of an id, if it is there.
     fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_, T>) -> R) -> Option<R> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);

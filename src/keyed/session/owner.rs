@@ -1,10 +1,9 @@
 //! The owner of a session, and how far the session is known.
 //!
-//! The owner is a word of its own beside the lease. A thread that writes the owner reads the lease
-//! afterwards, by a read-modify-write. If the swap that ends the session comes later, the ending
-//! thread sees this owner. If it came before, the writing thread sees that it was too late. An
-//! upgrade changes a word in which the ending thread sets a flag: either the ending thread sees the
-//! upgrade, or the upgrade sees the end.
+//! The owner is a word beside the lease. A thread that writes it reads the lease afterwards, by a
+//! read-modify-write. If the swap that ends the session comes later, the ending thread sees this
+//! owner. If it came before, the writing thread sees that it was too late. An upgrade changes a
+//! word in which the ending thread sets a flag: so one of the two sees the other.
 
 use super::seat::NOBODY;
 use super::{Found, SessionError, SessionId, SessionTracker};

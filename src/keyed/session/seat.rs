@@ -87,8 +87,8 @@ impl<T> Seat<T> {
         self.flags.load(Ordering::Acquire) & GLOBAL != 0
     }
 
-    /// Makes it global. Whether this did, if it has not ended: one word says which of the two came
-    /// first.
+    /// Makes the session global. `None` if it has ended: one word says which of the two came first.
+    /// Otherwise whether this call did.
     pub(super) fn upgrade(&self) -> Option<bool> {
         let before = self.flags.fetch_or(GLOBAL, Ordering::AcqRel);
         (before & ENDED == 0).then_some(before & GLOBAL == 0)
@@ -113,7 +113,7 @@ impl<T> Seat<T> {
     ///
     /// # Safety
     ///
-    /// As [`take_token`](Self::take_token).
+    /// The caller has ended the session, and does this once.
     pub(super) unsafe fn end(
         &self,
         id: SessionId,
@@ -126,7 +126,6 @@ impl<T> Seat<T> {
         self.info(id, flags, remaining, unsafe { self.take_token(lend) })
     }
 
-    /// What it is just now.
     pub(super) fn look(&self, id: SessionId, remaining: Option<Duration>) -> SessionInfo {
         // survives: stronger than needed: one word, with nothing behind it.
         self.info(id, self.flags.load(Ordering::Acquire), remaining, ())
@@ -185,8 +184,7 @@ pub struct SessionInfo<T = ()> {
     pub timeout: Duration,
     /// Whether it is known to the whole ensemble, not to this server only.
     pub is_global: bool,
-    /// How long until it is due, zero if it is; `None` if it is being closed, and so does not
-    /// expire.
+    /// How long until it is due, zero if it is; `None` if it is being closed: it does not expire.
     pub remaining: Option<Duration>,
     /// The token that came with its creation, of a session that has ended. `()` of one that is
     /// looked at, whose token [`SessionTracker::token`](crate::SessionTracker::token) lends, and

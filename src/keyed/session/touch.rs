@@ -43,7 +43,7 @@ use crate::core::engine::BadTimeout;
 use crate::keyed::store::{Place, Touched, Wanted};
 use std::time::Duration;
 
-/// As many misses as a core has outstanding, and then some.
+/// More misses than a core has outstanding.
 const GROUP: usize = 64;
 
 /// Why a granted timeout is not refused.
@@ -105,14 +105,14 @@ impl<T: Send + 'static> SessionTracker<T> {
         })
     }
 
-    /// As many [touches](Self::touch_for), and what became of each, in order. Memory is fetched for
-    /// 64 at a time.
+    /// [Touches](Self::touch_for) many sessions, and returns what became of each, in order. Memory
+    /// is fetched for 64 at a time.
     pub fn touch_many(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
         let mut done = Vec::with_capacity(items.len());
         let mut hashes = [0; GROUP];
         for items in items.chunks(GROUP) {
-            // The pins taken inside this one then cost next to nothing.
+            // The pins taken inside this one cost next to nothing.
             let mut pin = engine.pin();
             for (hash, (id, _)) in hashes.iter_mut().zip(items) {
                 *hash = engine.keys.hash(id.0);
@@ -134,8 +134,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         done
     }
 
-    /// Touches the session whose id belongs `at` this shard and hash, by its own timeout if there
-    /// is no other.
+    /// Touches the session of an id with this hash, for its own timeout if no other is given.
     #[inline]
     fn touch_at(
         &self,
@@ -146,7 +145,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.catching_up(|| self.try_touch(hash, id, timeout))
     }
 
-    /// As [`touch_at`](Self::touch_at), which lets the driver catch up first if it is behind.
+    /// [`touch_at`](Self::touch_at), but an error if the driver is behind.
     #[inline]
     fn try_touch(
         &self,
@@ -165,7 +164,6 @@ impl<T: Send + 'static> SessionTracker<T> {
         Ok(Err(SessionError::Unknown))
     }
 
-    /// See [`Engine::catching_up`](crate::core::engine::Engine::catching_up).
     #[inline]
     fn catching_up<R>(&self, touch: impl FnMut() -> Result<R, BadTimeout>) -> R {
         self.store.engine.catching_up(&*self.store, touch).expect(GRANTED)
@@ -233,8 +231,9 @@ impl<T: Send + 'static> SessionTracker<T> {
             if !Self::seat(found).clear_touched() {
                 return;
             }
-            // After the flag: the lease of every touch that has left its report to this taking. A
-            // lease that was read before fails in model `q14_touch_and_taking`. Pairs with `renew`.
+            // After the flag: this reads the lease of every touch that has left its report to this
+            // taking. A lease that was read before fails in model `q14_touch_and_taking`. Pairs
+            // with `renew`.
             let Some(found) = self.store.at(pin, found.place()) else {
                 return;
             };

@@ -1,4 +1,4 @@
-//! Shutdown: the store ends every entry, and then frees the slots that have waited for that.
+//! Shutdown: ends every entry, and then frees their slots.
 
 use super::{Named, Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
@@ -8,7 +8,7 @@ use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
 use crate::kit::target::Target;
 use std::time::Duration;
 
-/// How long a shutdown waits for threads that are pinned, so that it can drop what has ended.
+/// How long a shutdown waits for pinned threads, so that it can drop what has ended.
 const PARTING: Duration =
     if cfg!(expiry_loom) { Duration::ZERO } else { Duration::from_millis(10) };
 
@@ -19,7 +19,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
     }
 
-    /// As [`close`](Self::close). Gives the entries to `left` instead of the listener.
+    /// Ends every entry, and gives each to `left` instead of the listener.
     pub(in crate::keyed) fn close_with<'s>(
         &'s self,
         mut left: impl FnMut(EndedSlot<&'s Self, K, V>, Lease),
@@ -35,10 +35,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         closed
     }
 
-    /// As [`close`](Self::close), of a store that reports to `target`. If a shutdown wants the
-    /// entries, each goes into `kept` as what `left` makes of it. If not, this drops what `taken`
-    /// takes of each, at no shard. Ends the channel when all has been sent: an entry expires only
-    /// in a shard that is not closed yet.
+    /// Ends every entry of a store that reports to `target`. If a shutdown wants them, each goes
+    /// into `kept` as what `left` makes of it. If not, this drops what `taken` takes of each, at no
+    /// shard. It ends the channel last: an entry may expire until its shard is closed.
     pub(in crate::keyed) fn close_to<'s, E, F: ?Sized, U>(
         &'s self,
         target: &Target<E, F>,
@@ -61,13 +60,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Drops what has ended, as no thread drives the store from here on. This waits for pinned
-    /// threads, but not for long.
+    /// Drops what has ended: no driver comes any more. Waits for pinned threads, `PARTING` at most.
     pub(in crate::keyed) fn part(&self) {
         self.engine.flush(PARTING, self);
     }
 
-    /// There is a shutdown: no thread waits for room in the channel any more.
+    /// A shutdown has begun: no thread waits for room in the channel any more.
     pub(in crate::keyed) fn wait_no_more(&self) {
         if let Some(channel) = self.removals.channel() {
             channel.sender.close();

@@ -13,16 +13,15 @@ use crate::kit::panics::caught;
 use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 
-/// An entry that the driver is about to end: pinned, with its key's hash and the index's word for
-/// it, if that was seen at first sight.
+/// An entry that the driver is about to end: its pin, its key's hash, and the index's word for it,
+/// if a glance has shown that.
 pub(crate) struct Named<'s> {
     pub(in crate::keyed) pin: Pin,
     pub(super) hash: u32,
     pub(super) word: Option<Sighting<'s>>,
 }
 
-/// A store type on a [`Store`], which the driver reaches by the store type's [`Frontend`]. The
-/// store type says what becomes of an entry that has ended.
+/// A store type on a [`Store`], and so a [`Frontend`]. It says what becomes of an ended entry.
 pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn store(&self) -> &Store<K, V>;
 
@@ -31,8 +30,7 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
         true
     }
 
-    /// Ends what is due in a block, where no report runs the user's code: by
-    /// [`Store::end_due`].
+    /// Ends what is due in a block, by [`Store::end_due`], if no report runs the user's code.
     fn end_together(&self, _pin: &Pin, _due: &mut DueBlock<'_, Pair<K, V>>) {}
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
@@ -51,7 +49,7 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
 
     fn may_end(&self, live: &Occupant<'_, Pair<K, V>>) -> Option<Named<'_>> {
         let store = self.store();
-        // Before the look at where others lead to.
+        // Pinned before `named` follows the links of other slots.
         let pin = store.engine.pin();
         store.named(pin, live.id)
     }
@@ -142,8 +140,7 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Ends what is due in a block, of which no thread hears. The slots go to the deferred-free
-    /// list as one chain.
+    /// Ends what is due in a block, unreported. The deferred-free list gets the slots as one chain.
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain: Option<Chain<'_, Pair<K, V>>> = None;
         self.end_due(pin, due, |ended, _| {
@@ -159,11 +156,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Ends what is due in a block, and calls `gone` with each entry and its deadline. It leaves to
-    /// the driver what the index does not name at first sight, and what another thread renews or
-    /// ends meanwhile.
-    ///
-    /// `gone` runs none of the user's code: it is called under the pin.
+    /// Ends what is due in a block, and calls `gone` with each entry and its deadline, under the
+    /// pin: it runs none of the user's code. Left to the driver is what the index does not name at
+    /// first sight, and what another thread renews or ends meanwhile.
     #[inline(always)]
     pub(in crate::keyed) fn end_due<'s>(
         &'s self,
@@ -232,8 +227,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         (word.is_some() || self.is_named(&pin, id, hash)).then_some(Named { pin, hash, word })
     }
 
-    /// Whether the index names a slot, or one that leads to it, anywhere. Then it names the slot
-    /// from here on.
+    /// Whether the index names a slot, or one that leads to it. If so, it now names the slot.
     #[cold]
     #[inline(never)]
     fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {

@@ -1,4 +1,5 @@
-//! Ends: the swap of a lease, the way out of the index, and the listener.
+//! The end of an entry: it takes effect at the swap of the lease, which one thread wins. That
+//! thread takes the slot out of the index, and then, unpinned, reports the end.
 
 use super::lookup::tail;
 use super::{Found, Mine, Named, Pair, Store, Wanted};
@@ -73,7 +74,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.end_for(pin, found, cause, None)
     }
 
-    /// As [`end`](Self::end). The call of this room gets the entry's permits, if there is one.
+    /// [`end`](Self::end), which gives the entry's permits to `room`, if there is one.
     #[inline(always)]
     pub(super) fn end_for(
         &self,
@@ -106,7 +107,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of a key, whether its time is up or not.
+    /// Ends the entry of a key, even if its time is up.
     #[inline(always)]
     pub(in crate::keyed) fn remove<Q: Eq + ?Sized>(
         &self,
@@ -121,7 +122,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         ended.or_else(|| self.remove_changed(wanted.likely.hash, wanted.key))
     }
 
-    /// As [`remove`](Self::remove), of an entry that has changed meanwhile.
+    /// [`remove`](Self::remove), where another thread has changed the entry meanwhile.
     #[cold]
     #[inline(never)]
     fn remove_changed<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Option<EndedSlot<&Self, K, V>>
@@ -183,8 +184,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.finish(&named.pin, mine, None, dead, (named.hash, named.word), cause)
     }
 
-    /// An entry has expired in a store without a listener. The driver sees to what waits to be
-    /// freed when it has left the shard.
+    /// Frees an entry that has expired in a store that reports to no thread. The driver sees to the
+    /// deferred-free list when it has left the shard.
     pub(in crate::keyed) fn expired_unheard(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>) {
         let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.word);
@@ -203,7 +204,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`tell`](Self::tell), where something hears of it.
+    /// [`tell`](Self::tell) of a store with a listener or a channel.
     #[inline(never)]
     fn tell_aloud(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
         match &self.removals {

@@ -1,4 +1,6 @@
-//! Insertion: makes the key and value of a call an entry that look-ups find.
+//! Insertion: makes the key and value of a call an entry that look-ups find. A new entry takes
+//! effect when the index names its slot, a replacement at the swap of the old lease to `FORWARD`
+//! (`docs/design.md`, "Replacing").
 
 use super::lookup::Seen;
 use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
@@ -16,7 +18,7 @@ use std::borrow::Borrow;
 
 /// How many steps of work a caller that finds the store full does to make room.
 pub(super) const ROOM: usize = 64;
-/// How often it tries again.
+/// How often such a caller tries again.
 pub(super) const ATTEMPTS: u32 = 16;
 
 /// An entry that a call has put in.
@@ -28,8 +30,7 @@ pub(in crate::keyed) struct Entered<'g, 's, K: 'static, V: 'static> {
     pub(in crate::keyed) closed: Option<EndedSlot<&'s Store<K, V>, K, V>>,
 }
 
-/// Why an attempt has put nothing in. It has changed nothing, and the offer has key and value
-/// again.
+/// Why an attempt put nothing in. The offer has key and value again.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::keyed) enum Hindered {
     /// Another thread has changed the key's entry meanwhile: look again.
@@ -55,9 +56,9 @@ impl From<BadTimeout> for Hindered {
 /// why, and [`again`](Self::again), unpinned, does something about that. The offer is declared
 /// before the pin: where a key's `Eq` panics, key and value are dropped unpinned.
 ///
-/// An entry that is in may have given permits back: one in another's place, or one of a call that
-/// [weighs](Self::weigh) more than once. Then the caller calls `Admission::wake_owed` once it is
-/// unpinned. A call that puts nothing in [gives up its room](Self::give_up_room) unpinned.
+/// A replacement may give permits back, and so may a call that [weighs](Self::weigh) more than
+/// once. Then the caller calls `Admission::wake_owed` once it is unpinned. A call that puts nothing
+/// in [gives up its room](Self::give_up_room) unpinned.
 pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     store: &'s Store<K, V>,
     hash: u32,
@@ -68,8 +69,7 @@ pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     value: Option<V>,
 }
 
-/// Why an offer has its key and its value: it gives them to a slot only to put them in, and takes
-/// them back if they are not in.
+/// An offer lacks key and value only while they are in a slot: it takes back what is not put in.
 const OFFERED: &str = "an offer has them unless they are in";
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -136,8 +136,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found.map(|found| found.id)
     }
 
-    /// Fills a claimed slot and makes it live, `used` or not. The caller notifies the driver
-    /// afterwards.
+    /// Fills a claimed slot and makes it live, `used` or not. The caller then notifies the driver.
     #[inline(always)]
     fn fill<'a>(
         &self,
@@ -192,7 +191,7 @@ fn tries_again(
 }
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
-    /// The same, with the room that a call has kept for it.
+    /// The same offer, with the room that a call has kept for it.
     #[inline(always)]
     pub(in crate::keyed) fn with_room(self, room: Room<'s>) -> Self {
         Offer { room, ..self }
@@ -212,7 +211,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         (self.key, self.value) = (Some(key), Some(value));
     }
 
-    /// Whether it keeps permits of an attempt that has put nothing in.
+    /// Whether it keeps permits of an attempt that put nothing in.
     #[inline(always)]
     pub(in crate::keyed) fn has_room(&self) -> bool {
         self.room.keeps_any()
@@ -243,7 +242,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         (self.key(), self.value.as_ref().expect(OFFERED))
     }
 
-    /// The key that is offered, to be looked up.
     #[inline(always)]
     pub(in crate::keyed) fn wanted(&self, likely: Likely<'s>) -> Wanted<'s, '_, K>
     where
@@ -258,7 +256,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         self.store.engine.keys.likely(self.hash)
     }
 
-    /// Finds out what the entry weighs. Runs the user's code, unpinned.
+    /// Finds out what the entry weighs. Runs the user's code.
     #[inline(always)]
     pub(in crate::keyed) fn weigh(&mut self) -> Result<(), StoreError> {
         if let Some(weigher) = &self.store.weigher {
@@ -268,9 +266,8 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(())
     }
 
-    /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. The
-    /// only code of the user's that this runs is the key's `Eq`, while key and value are in the
-    /// slot.
+    /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. While
+    /// key and value are in the slot, the key's `Eq` may run, and no other code of the user's.
     #[inline(always)]
     pub(in crate::keyed) fn enter<'g>(
         &mut self,
@@ -306,7 +303,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: None, closed })
     }
 
-    /// As [`enter`](Self::enter), of an entry that has this long from now. The deadline, too.
+    /// [`enter`](Self::enter) with a lifetime from now. Returns the deadline, too.
     #[inline(always)]
     pub(in crate::keyed) fn enter_for<'g>(
         &mut self,
@@ -324,9 +321,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok((self.enter((pin, mine), open, Term::until(deadline))?, deadline))
     }
 
-    /// Gives an entry that was found live the offered value. It takes effect at the swap of the old
-    /// lease to `FORWARD`; `docs/design.md`, "Replacing", has the protocol. Runs none of the user's
-    /// code.
+    /// Gives an entry that was found live the offered value. Runs none of the user's code.
     #[inline(always)]
     pub(in crate::keyed) fn replace<'g>(
         &mut self,
@@ -341,8 +336,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         if store.engine.admission.is_refusing() {
             return Err(Hindered::Refused(StoreError::Closed));
         }
-        // The term goes by the very lease that the swap takes away: a touch in between makes the
-        // swap fail.
+        // The term goes by the very lease that the swap takes away: after a touch it fails.
         let term = if term.keeps { store.term_of(*found) } else { term };
         // The new entry takes over the old one's share of the capacity.
         let old = store.weight_of(found.id);
@@ -380,7 +374,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: Some(old), closed })
     }
 
-    /// Takes permits, which the claim of a slot [gives back](Self::claim) if there is none.
+    /// Takes permits. If there is no slot for them, [`claim`](Self::claim) keeps them in the room.
     #[inline(always)]
     fn permit(&mut self, permits: u64) -> Result<(), Hindered> {
         self.room.take(permits).map_err(|refused| Hindered::Refused(refused.into()))
@@ -405,8 +399,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         }
     }
 
-    /// Publishes a slot that is filled, unless the key has an entry: then the offer has key and
-    /// value again.
+    /// Publishes a filled slot; if the key has an entry, the offer has key and value again.
     #[cold]
     #[inline(never)]
     fn enter_anywhere(
@@ -419,7 +412,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         K: Eq,
     {
         let (store, hash) = (self.store, self.hash);
-        // As the look-up: mostly a younger table has an open home.
+        // As in a look-up, a younger table mostly has an open home.
         if store.engine.keys.index_of(hash).insert_simply(pin, hash, new.id) {
             return Ok(new.named());
         }
@@ -445,8 +438,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Err(hindered)
     }
 
-    /// An attempt has put nothing in. Does something about that, and says whether the caller tries
-    /// again, or why not. The caller is unpinned.
+    /// Unpinned, does something about what hindered an attempt. `Ok`: the caller tries again.
     #[cold]
     #[inline(never)]
     pub(in crate::keyed) fn again(
@@ -472,7 +464,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
             Hindered::Behind => return Err(LifetimeError::TooLong.into()),
             Hindered::Refused(StoreError::Full) => {
                 let goes_on = store.makes_room(&mut self.room, own, frontend);
-                // Here, unpinned: the call may return what it puts in, and its pin.
+                // Here, unpinned: the call may return a pinned reference to what it puts in.
                 self.room.give_back_beyond(self.weight);
                 goes_on
             }
@@ -494,8 +486,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     }
 }
 
-/// A slot on its way in, with the offer's key and value in it. A key's `Eq` that panics drops it;
-/// then the driver frees the slot.
+/// A slot on its way in, with key and value in it. If a key's `Eq` panics, the driver frees it.
 struct Entering<'o, 's, K: 'static, V: 'static> {
     offer: &'o mut Offer<'s, K, V>,
     mine: &'o Mine,

@@ -89,7 +89,6 @@ pub enum EvictionPolicy {
     SoonestDeadline,
 }
 
-/// The states of an entry that may be evicted.
 const EVICTABLE: u16 = set(&[State::Live, State::LiveIdle, State::Lapsed]);
 
 /// The share of the entries that are on probation: one in so many.
@@ -103,8 +102,7 @@ const FEW: u64 = 8;
 /// A window is so many entries that leave probation, or as many as may be there, if these are more.
 const WINDOW: u64 = 256;
 
-/// After so many windows of a short probation one of a long one shows whether keys are used there
-/// now.
+/// After so many windows of a short probation, a long one shows whether keys are used there now.
 const PATIENCE: u64 = 32;
 
 /// There is one word of ghosts, which holds four, for so many entries. More ghosts follow a working
@@ -132,7 +130,7 @@ const TURNS: u32 = 3;
 /// insertions, and removals, that other threads are in the middle of.
 const FRUITLESS: u32 = if cfg!(expiry_loom) { 1 } else { 64 };
 
-/// See the module's head.
+/// Hints only: see "What decides" in the module's head.
 pub(in crate::keyed) struct Eviction {
     policy: EvictionPolicy,
     probation: Probation,
@@ -148,7 +146,7 @@ pub(in crate::keyed) struct Eviction {
 }
 
 impl Eviction {
-    /// For a map of at most so many entries.
+    /// The eviction of a map of at most `capacity` entries.
     pub(in crate::keyed) fn new(policy: EvictionPolicy, capacity: usize) -> Self {
         let known = if policy == EvictionPolicy::S3Fifo { capacity } else { 0 };
         Eviction {
@@ -162,7 +160,7 @@ impl Eviction {
         }
     }
 
-    /// For a map whose entries weigh at most so much, and of whose number nothing is known.
+    /// The eviction of a map whose entries weigh at most `weight`, and whose number is not known.
     pub(in crate::keyed) fn of_weight(policy: EvictionPolicy, weight: usize) -> Self {
         let most = (weight / LIGHT).clamp(1, MOST_KNOWN);
         let eviction = Eviction { recounts: true, ..Self::new(policy, most) };
@@ -176,7 +174,6 @@ impl Eviction {
         self.policy != EvictionPolicy::S3Fifo
     }
 
-    /// Notes an entry that has just come in.
     pub(super) fn note(&self, id: u32, generation: u32, hash: u32) {
         if self.policy == EvictionPolicy::S3Fifo && !self.ghosts.take(hash) {
             // The oldest one, if the queue is full, belongs to main from here on.
@@ -191,7 +188,7 @@ struct Probation {
     queue: ArrayQueue<(u32, u32)>,
     /// How many there are at most.
     most: Hint,
-    /// For how many windows probation is short still; 0: it is long.
+    /// Number of windows for which probation stays short; 0: it is long.
     short_for: Hint,
     /// How many entries have left in this window, and how many of them had been used.
     left: Hint,
@@ -254,7 +251,6 @@ impl Ghosts {
         Ghosts((0..words).map(|_| Hint::new(0)).collect())
     }
 
-    /// The word and the fingerprint of a hash.
     fn place(&self, hash: u32) -> (&Hint, u64) {
         // The index has used the lowest bits to choose the shard.
         let mixed = u64::from(hash).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -289,8 +285,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Slot and lease go in registers: the place that a look-up has found does not have to be in
-    /// memory.
+    /// Out of line, with slot and lease in registers: so a look-up's result need not be in memory.
     #[inline(never)]
     fn note_first_use(slot: Slot<'_, Pair<K, V>>, lease: Lease) {
         let _ = slot.swap_lease(lease, lease.used());
@@ -328,7 +323,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Evicts an entry other than `spared`, and reports it. Its permits go to `room`. Returns
-    /// whether the caller is to try again. It is unpinned.
+    /// whether the caller tries again. The caller is unpinned.
     #[cold]
     pub(super) fn evict_one(
         &self,
@@ -511,8 +506,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         None
     }
 
-    /// Ends the entry of this slot and lease. `None` if it has changed meanwhile, or is not
-    /// published yet.
+    /// Ends the entry of this slot and lease. `None` if it has changed, or is not published yet.
     fn evict_this(
         &self,
         id: u32,

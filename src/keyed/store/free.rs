@@ -1,7 +1,6 @@
 //! Freeing: what becomes of the slots of entries that have ended.
 //!
-//! `core::engine::freeing` frees slots. This module asks for that, and decides where a `Drop` may
-//! run.
+//! `core::engine::freeing` frees slots. This module calls it, and decides where a `Drop` may run.
 
 use super::{Pair, Store};
 use crate::core::engine::Chain;
@@ -38,7 +37,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let may_drop = !is_pinned() && !is_inside() && !self.engine.is_driving();
         if may_drop && self.engine.has_backlog(self) {
             self.engine.reclaim_now(most, self);
-            // What waits for a thread that is pinned and not running waits for its turn.
+            // A thread that is pinned and not running holds back what waits: let it run.
             thread::yield_now();
         }
     }

@@ -50,7 +50,7 @@ impl<'i, 'q, Q: Eq + ?Sized> Wanted<'i, 'q, Q> {
         Wanted { likely: keys.likely(hash), key }
     }
 
-    /// A key with the hash of that place.
+    /// `likely` has the hash of `key`.
     #[inline(always)]
     pub(in crate::keyed) fn at(likely: Likely<'i>, key: &'q Q) -> Self {
         Wanted { likely, key }
@@ -63,9 +63,8 @@ impl<'i, 'q, Q: Eq + ?Sized> Wanted<'i, 'q, Q> {
     }
 }
 
-/// Where a cold function has found an entry, and its lease then. It returns this in two registers.
-/// If it returned a [`Found`], which takes memory, the compiler would also store and load the
-/// caller's own.
+/// Where a cold function has found an entry, and its lease then, in two registers. For a [`Found`],
+/// which takes memory, the compiler would also store and load the caller's own.
 #[derive(Clone, Copy)]
 pub(in crate::keyed) enum Spotted {
     Nowhere,
@@ -133,9 +132,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Seen::Entry(Found::under(pin, Leased { id, slot, lease, hash }, None));
         }
         if lease.is(State::Forward) {
-            // This goes by the lease that ended the way there: loaded again, it could be a
-            // forwarded one. A copy that a migrating thread withdraws leads to an entry that has
-            // ended.
+            // `tail` returns the lease at which it stopped: loaded again, it could be a forwarded
+            // one. A copy that a migrating thread withdraws leads to an entry that has ended.
             if let (tail, Some(lease)) = tail(&self.engine, id) {
                 if lease.is_in(HELD) {
                     return Seen::Forwarded(tail);
@@ -150,7 +148,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         slot.is_some_and(|slot| slot.lease().is_in(HELD))
     }
 
-    /// The entry of a key.
     #[inline(always)]
     pub(in crate::keyed) fn find<'g, Q: Eq + ?Sized>(
         &'g self,
@@ -258,8 +255,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// As [`find`](Self::find), in all tables, and wherever a value is that is just being replaced.
-    /// The caller is pinned. It gives hash and key, and its pin stays in registers.
+    /// [`find`](Self::find), in all tables, also of a value that is just being replaced. The caller
+    /// is pinned. It passes no pin, which so stays in registers.
     #[cold]
     #[inline(never)]
     pub(in crate::keyed) fn find_anywhere<Q: Eq + ?Sized>(&self, hash: u32, key: &Q) -> Spotted
@@ -294,8 +291,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Seek { store: self, pin, wanted, seen: Seen::Nothing }
     }
 
-    /// Makes the index name slot `target`, to which another slot has been forwarded. `seen` is that
-    /// slot's word, for the thread that has just forwarded it.
+    /// Makes the index name slot `target`. `seen` is the word of the slot that was forwarded there,
+    /// for the thread that has just forwarded it.
     #[inline(always)]
     pub(super) fn swing(&self, pin: &Pin, hash: u32, seen: Option<Sighting<'_>>, target: u32) {
         let is_live = move || self.is_held(target);

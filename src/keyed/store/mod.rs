@@ -1,7 +1,7 @@
 //! The store under maps, queues and sessions.
 //!
-//! An entry is one slot: a lease, and key and value beside it. `docs/design.md`, "Life of an
-//! entry", has the protocol. Each of its sequences stands once:
+//! An entry is one slot: a lease, and key and value beside it. Each sequence of its protocol
+//! (`docs/design.md`, "Life of an entry") stands once:
 //!
 //! | module | sequence |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | [`driver`] | what the driver asks of the store |
 //! | [`walk`] | [`each`](Store::each): all entries, each key once |
 //!
-//! All of them take a pin, and none runs users' code but a key's `Eq`. A caller unpins before it
-//! calls the listener.
+//! Under a pin these run no code of the user's but a key's `Eq`, the clock, a weigher, and what
+//! [`each`](Store::each) is given. A caller unpins before it calls the listener.
 
 mod close;
 mod driver;
@@ -147,9 +147,8 @@ impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
     }
 }
 
-/// An entry that a look-up has found, with the lease that it had then. It borrows the pin under
-/// which it was found: until that is dropped the slot has no other occupant, whatever becomes of
-/// the entry (I4).
+/// An entry that a look-up has found, with the lease that it had then. It borrows the look-up's
+/// pin: until that is dropped the slot has no other occupant, whatever becomes of the entry (I4).
 pub(super) struct Found<'g, K: 'static, V: 'static> {
     leased: Leased<'g, K, V>,
     /// The index's word for it, if this thread has seen that.
@@ -192,13 +191,12 @@ impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
         Found { leased: Leased { lease, ..self.leased }, ..*self }
     }
 
-    /// Key, value and lease, for a [`Ref`](crate::Ref), which keeps them by the pin itself.
+    /// Key, value and lease, for a [`Ref`](crate::Ref), which has the pin itself.
     #[inline(always)]
     pub(super) fn lend(&self) -> Lent<K, V> {
         Lent { pair: NonNull::from(self.pair()), lease: self.lease }
     }
 
-    /// Key and value.
     #[inline(always)]
     pub(super) fn pair(&self) -> &'g (K, V) {
         // SAFETY: it was published under the pin, for which it stays in its slot.
@@ -239,7 +237,6 @@ pub(crate) struct Store<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// A store with these settings and default times.
     pub(super) fn build(
         setup: &Setup,
         timeout: Option<Duration>,
@@ -292,8 +289,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// A look-up has found this entry: counts it, and asks the policy, in a map that does. False if
-    /// the entry has ended meanwhile.
+    /// Counts a look-up that found this entry, and asks the policy, in a map that does. Returns
+    /// `false` if the entry has ended meanwhile.
     #[inline(always)]
     pub(super) fn note_hit(&self, pin: &Pin, found: &Found<'_, K, V>) -> bool {
         if !self.heeds_hits {
@@ -306,7 +303,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         is_hit
     }
 
-    /// The sum of one such counter.
     pub(super) fn lookups(&self, of: impl Fn(&Lookups) -> &Counter) -> u64 {
         self.engine.stripes().map(|share| of(&share.lookups).get()).sum()
     }
@@ -317,7 +313,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.slots.note(id).map_or(0, |note| note.load(Ordering::Relaxed))
     }
 
-    /// Number of entries now; about, while others come and go.
+    /// Number of entries now; an approximation while others come and go.
     pub(crate) fn len(&self) -> usize {
         self.engine.len(self)
     }

@@ -16,7 +16,6 @@ pub(crate) enum Touched {
     Unchanged,
     /// There is no such entry (any more).
     Gone,
-    /// The entry is closing.
     Closing,
 }
 
@@ -28,8 +27,8 @@ impl Touched {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    /// Renews the entry of a key, which the caller has `found` unless that takes a longer look.
-    /// Whether it was there. An entry whose time is up is renewed, too, but not `to_the_tick`.
+    /// Renews the entry of a key, which the caller may have `found`. Returns whether there was one.
+    /// An entry whose time is up is gone if its time counts `to_the_tick`, and is renewed if not.
     ///
     /// Nearly always the first step is the last: it gives a live entry a deadline that is not
     /// nearer. [`renew`](Self::renew) does the rest.
@@ -66,9 +65,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch_anywhere(wanted, timeout, to_the_tick, seen, lost)
     }
 
-    /// As [`touch`](Self::touch), of an entry wherever it is, and whatever has become of it. The
-    /// call has `seen` this one, whose deadline would be nearer or whose time is up, or has lost a
-    /// swap on the lease of the one that is `lost`.
+    /// [`touch`](Self::touch) in all tables. The call has `seen` this entry, whose deadline would
+    /// be nearer or whose time is up, or has lost a swap on the lease of the one that is `lost`.
     #[cold]
     #[inline(never)]
     fn touch_anywhere<Q: Eq + ?Sized>(
@@ -111,15 +109,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.engine.deadlines.ticks().has_begun(deadline, now)
     }
 
-    /// Moves the deadline of an entry that was found. Returns `None` if the lease has changed
-    /// meanwhile: look again.
-    ///
-    /// An entry whose time is up is gone, if its time counts `to_the_tick`.
+    /// Moves the deadline of an entry that was found. An entry whose time is up is gone, if its
+    /// time counts `to_the_tick`. Returns `None` if the lease has changed meanwhile: look again.
     ///
     /// `lost` is the entry whose lease this call has lost a swap on; `None` at first.
-    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. The clock is
-    /// read after the lease was; mostly that is one cheap reading, by which the deadline is not
-    /// nearer (rule 1 there).
+    /// [`Engine::renewed`](crate::core::engine::Engine::renewed) decides the deadline. Mostly one
+    /// cheap clock reading after the lease's shows that it is not nearer (rule 1 there).
     #[inline(always)]
     pub(in crate::keyed) fn renew(
         &self,
@@ -150,7 +145,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(Some(Touched::Renewed(deadline)))
     }
 
-    /// As [`renew`](Self::renew), of an entry that closes, or to a nearer deadline.
+    /// [`renew`](Self::renew), of an entry that is not `LIVE`, or to a nearer deadline.
     #[cold]
     #[inline(never)]
     fn renew_otherwise(
@@ -190,8 +185,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }))
     }
 
-    /// Renews an entry by its place, without a look-up and without a pin, in a store in which
-    /// nothing is replaced.
+    /// Renews an entry by its place, without look-up or pin, in a store that replaces nothing.
     #[inline]
     pub(in crate::keyed) fn touch_at(
         &self,

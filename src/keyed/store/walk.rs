@@ -1,8 +1,8 @@
 //! Looking at all entries while they come and go.
 //!
 //! A walk goes over the keys, not over the slots: shard by shard, in the order of
-//! `core::index::walk`. A replacement moves an entry to another slot, and its key stays where it
-//! is. A walk meets all keys of one hash at once.
+//! `core::index::walk`. So it meets a key once, even if a replacement moves its entry to another
+//! slot. It meets all keys of one hash at once.
 
 use super::lookup::tail;
 use super::{Found, Leased, Place, Store, HELD};
@@ -14,7 +14,6 @@ use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::time::Duration;
 
-/// How far a walk has come.
 #[derive(Default)]
 pub(in crate::keyed) struct Walk {
     shard: usize,
@@ -55,8 +54,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         true
     }
 
-    /// The entry that a slot holds or leads to, if it has not ended. The index has named the slot
-    /// under this pin.
+    /// The entry, if it has not ended, that a slot named under this pin holds or leads to.
     pub(in crate::keyed) fn held_at<'g>(
         &'g self,
         pin: &'g Pin,
@@ -72,8 +70,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Found::under(pin, leased, None))
     }
 
-    /// The entry that was found in this place, as it is now, if it has not ended: no look-up. Where
-    /// values are replaced the caller has been pinned since it was found.
+    /// The entry that was found in this place, as it is now, if it has not ended. Where values are
+    /// replaced the caller has been pinned since it was found.
     pub(in crate::keyed) fn at<'g>(
         &'g self,
         pin: &'g Pin,
@@ -89,7 +87,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         same.then(|| Found::under(pin, leased, None))
     }
 
-    /// As [`held_at`](Self::held_at), if the entry's time is not up.
+    /// [`held_at`](Self::held_at), but `None` if the entry's time is up.
     pub(in crate::keyed) fn living_at<'g>(
         &'g self,
         pin: &'g Pin,
@@ -98,9 +96,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.if_living(|| self.held_at(pin, id))
     }
 
-    /// The `n` keys whose deadlines have the lowest ranks, in that order, and how long each has
-    /// left. Without those that have no deadline, and, if it is `to_the_tick`, without those whose
-    /// time is up.
+    /// The `n` keys of the lowest-ranked deadlines, in order, and how long each has left. Left out
+    /// are keys without a deadline and, `to_the_tick`, those whose time is up.
     pub(in crate::keyed) fn first(
         &self,
         n: usize,

@@ -37,7 +37,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Notes the weight of an entry in a claimed slot.
     #[inline(always)]
     pub(super) fn note_weight(&self, spot: Spot<'_, Pair<K, V>>, weight: u64) {
         if self.weigher.is_some() {

@@ -1,5 +1,4 @@
-//! Bolts, while they are declared: what they listen to, and how messages are divided among their
-//! tasks.
+//! Declared bolts: what they listen to, and how messages are divided among their tasks.
 
 use super::stage::{stage, Stage};
 use super::Source;

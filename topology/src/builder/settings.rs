@@ -26,8 +26,7 @@ impl Settings {
     }
 }
 
-/// The settings and their setters, a row each: `setter(argument: Type) => field: Type = default,
-/// value;`.
+/// The settings and their setters: `setter(argument: Type) => field: Type = default, value;`.
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty)?)
         => $field:ident: $of:ty = $default:expr, $value:expr;)+) => {
@@ -64,8 +63,7 @@ settings! {
     acking(acking: bool) => acking: bool = true, acking;
     /// Number of shards of the tracker; see [`AckTracker`](expiry::AckTracker).
     shards(shards: usize) => shards: Option<usize> = None, Some(shards);
-    /// The most trees that may be pending in the whole topology. Beyond that spouts wait, and
-    /// report it.
+    /// The most trees that may be pending in the whole topology. Spouts wait beyond, and report it.
     capacity(trees: usize) => capacity: Option<usize> = None, Some(trees);
     /// How many batches the queue of a bolt's task holds.
     queue(batches: usize) => queue: usize = 64, batches;
@@ -74,7 +72,7 @@ settings! {
     /// How long a message waits at most for others of its batch, while its task has more to do. (A
     /// task that has nothing to do sends what it has.)
     flush_every(time: Duration) => flush_every: Duration = Duration::from_millis(1), time;
-    /// Of so many messages and tuples the [latency](crate::ComponentMetrics) of one is taken; zero
+    /// One in so many messages and tuples has its [latency](crate::ComponentMetrics) taken; zero
     /// for none.
     sample_every(messages: u32) => sample_every: u32 = 16, messages;
     /// How threads wait whose tasks have nothing to do.

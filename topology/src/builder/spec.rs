@@ -30,7 +30,7 @@ impl TaskParts {
     }
 }
 
-/// What a spout's task has beside that.
+/// What a spout's task is made of, beside [`TaskParts`].
 pub(crate) struct SpoutParts {
     pub(crate) task: TaskParts,
     /// The task's number among all spouts' tasks.
@@ -42,12 +42,12 @@ pub(crate) struct SpoutParts {
     pub(crate) replay: Replay,
 }
 
-/// What a bolt's task has beside that.
+/// What a bolt's task is made of, beside [`TaskParts`].
 pub(crate) struct BoltParts {
     pub(crate) task: TaskParts,
     /// The component that each of its groupings listens to.
     pub(crate) inputs: Vec<usize>,
-    /// If the bolt is on a cycle, those of the spouts that lead to it.
+    /// The jams of the spouts that lead to the bolt, if it is on a cycle.
     pub(crate) jams: Option<Vec<Arc<Jam>>>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct SpoutKind {
     pub(crate) make: Box<dyn Fn(SpoutParts) -> Box<dyn Task> + Send>,
     pub(crate) max_pending: usize,
     pub(crate) timeout: Lifetime,
-    /// As it was set, and as the spout has it otherwise.
+    /// As it was set; and the spout's own, which counts otherwise.
     pub(crate) replay: Option<Replay>,
     pub(crate) own_replay: Replay,
 }
@@ -77,7 +77,6 @@ pub(crate) struct SpoutKind {
 pub(crate) struct BoltKind {
     /// Makes the queues of all tasks, before any task of the topology is made.
     pub(crate) open: Box<dyn Fn(Doors) -> Vec<Queued> + Send>,
-    /// Makes a task.
     pub(crate) make: Box<dyn Fn(BoltParts) -> Box<dyn Task> + Send>,
 }
 
@@ -143,7 +142,6 @@ impl Spec {
         matches!(&self.kind, Kind::Spout(spout) if spout.replay.is_some())
     }
 
-    /// Checks the component by itself.
     pub(crate) fn check(&self) -> Result<(), BuildError> {
         let component = || self.name.to_string();
         if self.name.is_empty() {

@@ -47,8 +47,7 @@ impl<'t, M: Clone + Send + 'static> SpoutStage<'t, M> {
         self.set(|spout| spout.max_pending = most)
     }
 
-    /// How long a message may take, instead of the topology's timeout. `Duration::MAX` sets no
-    /// limit.
+    /// How long a message may take, instead of the topology's timeout. `Duration::MAX`: no limit.
     pub fn timeout(self, timeout: Duration) -> Self {
         let is_never = timeout == Duration::MAX;
         let timeout = if is_never { Lifetime::Never } else { Lifetime::After(timeout) };

@@ -20,15 +20,13 @@ impl Stage<'_> {
 macro_rules! stage {
     ($stage:ident [$($other:ident)?] $out:ident: $($field:ident)*) => {
         impl<'t, $($other,)? $out: Clone + Send + 'static> $stage<'t, $($other,)? $out> {
-            /// How many tasks do the component's work, each with an instance of its own. The
-            /// default is 1.
+            /// How many tasks do the component's work, each with its own instance. 1 by default.
             pub fn parallelism(self, tasks: usize) -> Self {
                 self.stage.set(|spec| spec.tasks = tasks);
                 self
             }
 
-            /// On how many threads the component's tasks run. The default is a thread for each
-            /// task.
+            /// On how many threads the component's tasks run. By default, one for each task.
             pub fn threads(self, threads: usize) -> Self {
                 self.stage.set(|spec| spec.threads = Some(threads));
                 self

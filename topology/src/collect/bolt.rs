@@ -65,8 +65,7 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
         self.bench.port.sent_to()
     }
 
-    /// Returns the component that emitted a tuple. For a tuple of another bolt the answer is
-    /// meaningless.
+    /// The component that emitted a tuple. Meaningless for a tuple of another bolt.
     #[must_use]
     pub fn source<T>(&self, tuple: &Tuple<T>) -> &str {
         self.bench.source(tuple.origin)
@@ -85,8 +84,7 @@ impl<M: Clone + 'static> BoltCollector<'_, M> {
         self.bench.flush_acks()
     }
 
-    /// Fails all trees that a tuple is a part of. Bolts execute other tuples of these trees all the
-    /// same.
+    /// Fails all trees that a tuple is a part of. Bolts still execute other tuples of these trees.
     pub fn fail<T>(&mut self, tuple: Tuple<T>) {
         let failure = self.bench.failure(None);
         self.bench.fail(&tuple, &failure);

@@ -59,9 +59,9 @@ pub trait Bolt<In, Out = ()>: Send {
 
     /// The time that [`tick_every`](crate::BoltStage::tick_every) set has passed. Ticks come also
     /// while the topology is inactive, once the bolt is prepared. None comes while its output
-    /// waits for room. While the topology is [drained](crate::Topology::drain), a tick comes early:
-    /// once when the bolt has executed what there is, is not [ready](Self::is_ready), or was
-    /// [woken](Self::woken).
+    /// waits for room, unless the bolt is on a cycle. While the topology is
+    /// [drained](crate::Topology::drain), a tick comes early: once when the bolt has executed what
+    /// there is, is not [ready](Self::is_ready), or was [woken](Self::woken).
     fn tick(&mut self, out: &mut BoltCollector<'_, Out>) {}
 
     /// The bolt's [`Waker`](crate::Waker) was used since the last call. A bolt that holds tuples

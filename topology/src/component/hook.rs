@@ -51,8 +51,7 @@ pub trait Hook: Send + Sync {
     /// A bolt has failed a tuple, or has panicked over it.
     fn fail(&self, task: &Context, tuple: &Seen<'_>) {}
 
-    /// A spout's message was acked, so long after its first emission. The hook is called before the
-    /// spout's `ack`.
+    /// A spout's message was acked, so long after its first emission. Precedes the spout's `ack`.
     fn spout_ack(&self, task: &Context, id: &dyn fmt::Debug, took: Duration) {}
 
     /// An attempt at a spout's message has failed. There is another attempt if `is_last` is false.

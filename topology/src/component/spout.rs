@@ -133,8 +133,7 @@ pub trait Spout<M, Id = u64>: Send {
     /// no room for what was emitted before, or while the topology is inactive.
     fn next(&mut self, out: &mut SpoutCollector<'_, M, Id>) -> Next;
 
-    /// All that was derived from the message with this id has been acked. Called once for each
-    /// message.
+    /// All that was derived from this id's message has been acked. Called once for each message.
     fn ack(&mut self, id: Id) {}
 
     /// The message with this id is given up: its last attempt has failed or timed out, or a bolt
@@ -153,8 +152,7 @@ pub trait Spout<M, Id = u64>: Send {
     /// while there is no room, or the topology is inactive. A tick emits nothing.
     fn tick(&mut self) {}
 
-    /// The topology has become active, or is active from the beginning: `next` is called from now
-    /// on.
+    /// The topology is active, from the beginning or again: `next` is called from now on.
     fn activate(&mut self) {}
 
     /// The topology has become inactive: `next` is not called. The other calls go on.

@@ -71,7 +71,6 @@ fn tracker(
     Ok(Some(Arc::new(tracker)))
 }
 
-/// The bells of each component's threads.
 type Bells = Vec<Vec<(Arc<Bell>, Parker)>>;
 
 /// The bells of a component's threads, task by task.
@@ -79,8 +78,7 @@ fn bells_of(spec: &Spec, bells: &[(Arc<Bell>, Parker)]) -> Vec<Arc<Bell>> {
     (0..spec.tasks).map(|task| bells[task % bells.len()].0.clone()).collect()
 }
 
-/// Makes the queues of all bolts. Returns what counts the batches in each task's queue, by
-/// component.
+/// Makes all bolts' queues. Returns what counts the batches in each task's, by component.
 fn open(settings: &Settings, specs: &[Spec], graph: &Graph, bells: &Bells) -> Vec<Vec<Queued>> {
     let each = specs.iter().zip(bells).zip(&graph.senders);
     let open = |((spec, threads), senders): ((&Spec, &Vec<_>), &Vec<usize>)| match &spec.kind {
@@ -123,12 +121,11 @@ struct Assembly {
     hasher: foldhash::quality::FixedState,
     random: SmallRng,
     jams: Vec<Arc<Jam>>,
-    /// Of the spouts' tasks that are to be made.
+    /// The outcome queues of the spouts' tasks that are yet to be made.
     outcomes: std::iter::Enumerate<std::vec::IntoIter<Arc<Inbox<Ended>>>>,
 }
 
 impl Assembly {
-    /// Makes a task of the component `at`.
     fn task(
         &mut self,
         at: usize,

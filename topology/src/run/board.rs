@@ -21,9 +21,8 @@ pub(super) struct Window {
 /// The outside of a topology's tasks.
 pub(super) struct Board {
     pub(super) windows: Vec<Window>,
-    /// Of each component: those that it listens to, and its counters.
+    /// For each component those that it listens to, and its counters.
     pub(super) components: Vec<(Vec<usize>, Arc<Registry>)>,
-    /// The bell of each thread.
     pub(super) bells: Vec<Arc<Bell>>,
     pub(super) shared: Arc<Shared>,
 }
@@ -63,8 +62,7 @@ impl Board {
         self.wake();
     }
 
-    /// Whether nothing is under way: bolts have executed every message that was sent, and no spout
-    /// has a message pending.
+    /// Whether bolts have executed every message that was sent, and no spout has one pending.
     pub(super) fn is_quiet(&self) -> bool {
         let pending = || self.windows.iter().any(|window| window.stats.pending.get() != 0);
         !pending() && self.under_way() == 0 && !pending()

@@ -52,8 +52,7 @@ macro_rules! at_work {
 
 at_work! { Topology Simulation }
 
-/// Drives a tracker that has no reaper: ends the trees that are due. Returns the clock reading at
-/// which to do so again.
+/// Ends the trees that are due, of a tracker without a reaper. Returns when to do so again.
 fn poll(shared: &Shared) -> Option<u64> {
     let tracker = shared.tracker.as_ref()?;
     loop {

@@ -42,8 +42,7 @@ pub struct Simulation {
     clock: ManualClock,
     /// The tasks, each with its component, and whether that component is held.
     tasks: Vec<(usize, bool, Box<dyn Task>)>,
-    /// The clock reading at which a task or the tracker has something to do, as far as the last
-    /// step has seen.
+    /// When a task or the tracker has something to do next, as far as the last step has seen.
     due: Option<u64>,
 }
 
@@ -60,8 +59,7 @@ impl Simulation {
         Ok(Simulation { tasks: tasks.collect(), board, clock, due: None })
     }
 
-    /// Ends the trees that are due, and lets each task do a little. Returns whether a task had
-    /// something to do.
+    /// Ends the trees that are due, and lets each task do a little. Returns whether one had work.
     pub fn step(&mut self) -> bool {
         self.due = poll(&self.board.shared);
         let mut worked = false;
@@ -86,8 +84,7 @@ impl Simulation {
         true
     }
 
-    /// Steps until no task has anything to do at this time. Returns `false` if that takes more than
-    /// `most` steps.
+    /// Steps until no task has work at this time. `false` if that takes more than `most` steps.
     pub fn settle(&mut self, most: usize) -> bool {
         (0..most).any(|_| !self.step())
     }

@@ -8,8 +8,7 @@ use crate::wait::WaitStrategy;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a thread sleeps at most where it waits for room downstream, or where its clock does not
-/// run with real time.
+/// The longest sleep where a thread waits for room, or its clock does not run with real time.
 const NAP: Duration = Duration::from_millis(1);
 
 /// Tasks of one component that run on one thread.
@@ -23,8 +22,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// Runs the tasks until the topology is stopped. `real` says whether the clock runs with real
-    /// time.
+    /// Runs the tasks until the topology stops. `real`: the clock runs with real time.
     pub(super) fn run(mut self, shared: &Shared, real: bool) {
         let mut fruitless = 0;
         while !shared.is_stopping() {
@@ -48,8 +46,7 @@ impl Thread {
         self.tasks.iter_mut().for_each(|task| task.close());
     }
 
-    /// Waits, in the `nth` round in a row without work, but not beyond `due`, when a task has
-    /// something to do.
+    /// Waits, in the `nth` idle round in a row, until a task is `due` at the latest.
     fn pause(&self, nth: u32, due: Option<u64>, shared: &Shared, real: bool) {
         let mut limit = if real { Duration::MAX } else { NAP };
         if let Some(due) = due {

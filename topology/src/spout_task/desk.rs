@@ -106,7 +106,7 @@ impl<M: Clone + 'static, Id> Desk<M, Id> {
         self.begin_if_many();
     }
 
-    /// Where the tracker has no room, the task begins the trees again when the spout has returned.
+    /// Begins the trees, if they are many. If the tracker has no room, the task does so later.
     fn begin_if_many(&mut self) {
         if self.trees.len() >= TOGETHER {
             let _ = self.begin();

@@ -46,7 +46,6 @@ pub(crate) struct SpoutTask<M, Id> {
     /// When a message is to be emitted again, and its place.
     later: BinaryHeap<Reverse<(u64, u32)>>,
     sampler: Sampler,
-    /// The queue of this task's outcomes.
     outcomes: Arc<Inbox<Ended>>,
     jam: Arc<Jam>,
     /// Whether the last step emitted nothing because of the jam.
@@ -59,7 +58,6 @@ pub(crate) struct SpoutTask<M, Id> {
     full_until: u64,
     /// The clock reading until which a spout that had no message is left alone.
     idle_until: u64,
-    /// The clock reading of the last flush.
     flushed: u64,
 }
 
@@ -134,12 +132,10 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         }
     }
 
-    /// The clock reading of the next tick.
     fn tick_due(&self) -> Option<u64> {
         self.desk.task.ticks.due.filter(|_| self.spout.is_alive())
     }
 
-    /// Calls the spout's tick if that is due.
     fn tick(&mut self) -> bool {
         let now = self.desk.task.now;
         let is_due = self.spout.is_alive() && self.desk.task.ticks.take(now, false);
@@ -159,8 +155,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let desk = &self.desk;
             if desk.task.emitter.stats.visitor.enter(&desk.task.shared.gate) {
                 self.call(|spout, _| spout.activate());
-                // This comes after the call: an instance that the call makes would be activated
-                // twice.
+                // After the call: an instance that the call makes would be activated twice.
                 self.is_active = true;
             }
         } else {
@@ -175,8 +170,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.is_active && !self.is_done && self.desk.room() > 0
     }
 
-    /// Asks the spout for more, if it may emit. Returns its answer; `None` if it was not asked, or
-    /// has panicked.
+    /// Asks the spout for more, if it may emit. `None` if it was not asked, or has panicked.
     fn ask(&mut self, since: u64) -> Option<Next> {
         if self.is_done {
             return None;

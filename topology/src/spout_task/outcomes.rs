@@ -35,8 +35,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             let sampler = &mut self.sampler;
             let done = self.spout.call(&mut self.desk, |spout, desk| {
                 while let Some(place) = desk.acked.pop_front() {
-                    // What is left of it is dropped after the call, which a panic there cannot
-                    // undo.
+                    // The message is dropped after the `ack`: a panic of its drop cannot undo that.
                     let Some(Pending { id, message: _kept, given_up, began, .. }) =
                         desk.places.take(place)
                     else {
@@ -61,8 +60,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
             // The task counts a panic; another instance gets the rest.
             drop(done);
         }
-        // Last: a thread that reads that nothing is pending may rely on the spout's calls being
-        // done.
+        // Last: where nothing is pending, other threads rely on the spout's calls being done.
         self.desk.count_pending();
     }
 }

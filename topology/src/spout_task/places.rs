@@ -26,10 +26,8 @@ pub(super) struct Pending<M, Id> {
 // A place of a small message is one cache line.
 const _: () = assert!(std::mem::size_of::<Option<Pending<u64, u64>>>() <= 64);
 
-/// The places of one task.
-///
-/// A place is free, or it holds a pending message, or its message has been taken and its last
-/// outcome is being delivered.
+/// The places of one task. A place is free, or it holds a pending message, or its message has been
+/// taken and its last outcome is being delivered.
 pub(super) struct Places<M, Id> {
     places: Vec<Option<Pending<M, Id>>>,
     free: Vec<u32>,
@@ -45,12 +43,10 @@ impl<M, Id> Places<M, Id> {
         }
     }
 
-    /// Number of free places.
     pub(super) fn room(&self) -> usize {
         self.free.len()
     }
 
-    /// Number of places that are not free.
     pub(super) fn taken(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -67,13 +63,11 @@ impl<M, Id> Places<M, Id> {
         }
     }
 
-    /// The message in a place. `None` for the owner of a root that code outside the topology
-    /// issued.
+    /// The message in a place. `None` for the owner of a root that other code issued.
     pub(super) fn get(&self, place: u32) -> Option<&Pending<M, Id>> {
         self.places.get(place as usize)?.as_ref()
     }
 
-    /// Mutable [`get`](Self::get).
     pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Pending<M, Id>> {
         self.places.get_mut(place as usize)?.as_mut()
     }

@@ -70,8 +70,7 @@ impl<M: Clone + Send + 'static, Id: fmt::Debug + Send + 'static> SpoutTask<M, Id
         self.later.push(Reverse((due, place)));
     }
 
-    /// Gives up the message in `place`: it becomes a dead letter. A letter that is given up is
-    /// lost.
+    /// Gives up what is in `place`: a message becomes a dead letter, a letter is lost.
     fn give_up(&mut self, place: u32, failure: Failure) {
         let Some(pending) = self.desk.places.get(place) else {
             return;

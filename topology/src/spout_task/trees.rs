@@ -9,7 +9,7 @@ use expiry::{AckError, AckTracker, Lifetime, Root};
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// So many messages are sent before the spout returns.
+/// Once this many messages wait, their trees begin before the spout returns.
 pub(super) const TOGETHER: usize = 64;
 
 /// A message that was offered and not sent.
@@ -23,7 +23,7 @@ struct Offered {
 /// The messages that are to be sent, and the trees that are to begin for them.
 pub(super) struct Trees {
     offered: VecDeque<Offered>,
-    /// Of each tracked one: the XOR of its tree's edges, and its owner.
+    /// For each tracked message the XOR of its tree's edges, and its owner.
     trees: Vec<(u64, u64)>,
     /// The roots that the tracker issued last; kept for its memory.
     roots: Vec<Root>,

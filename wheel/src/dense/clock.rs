@@ -9,7 +9,6 @@ use crate::geometry::Geometry;
 /// How far the clock may go ahead of the cursor.
 const REACH: u64 = (1 << 62) - 1;
 
-/// Clock, cursor and wake-up of one wheel.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     geometry: Geometry,
@@ -46,8 +45,7 @@ impl Clock {
         rests
     }
 
-    /// Moves the clock to `now`, or as far as it may go ahead of the cursor. The caller looks for
-    /// what time has brought.
+    /// Moves the clock to `now`, or as far ahead of the cursor as it may go.
     #[inline]
     pub(super) fn advance(&mut self, now: u64) {
         let far = self.ahead(now) > REACH;

@@ -1,5 +1,4 @@
-//! Filing: a record goes to the end of the list that its due and the cursor name (W-place,
-//! W-bound).
+//! Filing: a record goes to the end of the list that due and cursor name (W-place, W-bound).
 
 use super::records::Record;
 use super::{Payload, Wheel, LATE};

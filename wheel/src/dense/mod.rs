@@ -35,10 +35,9 @@
 //! negative: half of the circle is past, the other half future. So a clock may start anywhere,
 //! cross zero, and run through `u64::MAX`; no value of it is special. Between two pops that end in
 //! [`Pop::Idle`] the clock must move less than 2^63 units in all; in nanoseconds that is 292 years.
-//! The wheel's own clock stays within 2^62 of the cursor: it is held back while there is more of a
-//! backlog than that. So whatever is scheduled, half the circle ahead of the clock, is less than
-//! one period short of the whole circle ahead of the cursor, and its digits do not look like the
-//! past.
+//! The wheel holds its own clock back so that it stays within 2^62 of the cursor. So a due is at
+//! most three quarters of the circle ahead of the cursor. What is left is no shorter than the
+//! longest period, 2^62: the digits of a due do not look like the past.
 //!
 //! # Levels are digits
 //! A [`Geometry`] cuts the bits of a time into digits: below the finest digit lie `shift` bits that
@@ -196,7 +195,7 @@ const PENDING: u32 = 1;
 /// The list of what was due when it was scheduled, and not after the cursor's bucket.
 const LATE: u32 = 2;
 
-/// Schedules dense ids by deadline. See the module for how it works; one owner, no locks.
+/// Schedules dense ids by deadline, for one owner. The module's head says how it works.
 #[derive(Clone, Debug)]
 pub struct Wheel<P: Payload = ()> {
     nodes: Nodes<P>,
@@ -204,7 +203,6 @@ pub struct Wheel<P: Payload = ()> {
     /// Number of records above which filing one sweeps.
     most: usize,
     clock: Clock,
-    /// Number of ids that are scheduled.
     len: usize,
 }
 
@@ -264,8 +262,7 @@ impl<P: Payload> Wheel<P> {
         }
     }
 
-    /// Moves `id` to `due` if it is scheduled and `is` says so of its payload, and returns whether
-    /// it did. O(1).
+    /// Moves a scheduled `id` to `due` if `is` holds of its payload; returns whether it did. O(1).
     #[inline]
     pub fn reschedule_if(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> bool {
         let Some(generation) = self.nodes.renew(id, due, is) else {
@@ -320,8 +317,7 @@ impl<P: Payload> Wheel<P> {
         self.nodes.due(id)
     }
 
-    /// What the caller keeps with `id`, scheduled or not; `None` if there is no memory for it yet.
-    /// O(1).
+    /// What the caller keeps with `id`, scheduled or not; `None` if that has no memory yet. O(1).
     #[inline]
     #[must_use]
     pub fn payload(&self, id: u32) -> Option<&P> {
@@ -383,8 +379,7 @@ impl<P: Payload> Wheel<P> {
         self.nodes.clear();
     }
 
-    /// Allocates for the ids below `ids`, so that scheduling them does not, however often they are
-    /// moved.
+    /// Allocates for the ids below `ids`, so that no scheduling or moving of them does.
     pub fn reserve(&mut self, ids: usize) {
         self.lists.make();
         self.nodes.reserve(ids);

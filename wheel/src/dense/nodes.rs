@@ -9,7 +9,7 @@ use std::fmt::Debug;
 
 /// What an owner keeps with an id.
 pub trait Payload: Default {
-    /// Nodes with it are aligned like this: choose it so that none lies across two cache lines.
+    /// Alignment of a node: choose it so that no node lies across two cache lines.
     type Align: Copy + Debug;
 }
 
@@ -22,7 +22,7 @@ impl Payload for () {
 #[derive(Clone, Debug)]
 struct Node<P: Payload> {
     _align: [P::Align; 0],
-    /// Means something while the id is scheduled.
+    /// Valid while the id is scheduled.
     due: u64,
     generation: u32,
     payload: P,
@@ -67,8 +67,7 @@ impl<P: Payload> Nodes<P> {
         self.0[id as usize].generation == generation
     }
 
-    /// Ends the schedule of `id`. True if the generation has come round: records of its first one
-    /// could then match again.
+    /// Ends the schedule of `id`. True if the generation has come round: old records could match.
     #[inline]
     #[must_use]
     pub(super) fn end(&mut self, id: u32) -> bool {
@@ -88,10 +87,8 @@ impl<P: Payload> Nodes<P> {
         node.generation
     }
 
-    /// Begins another schedule of `id` if it is scheduled and `is` says so of the payload.
-    /// Otherwise `None`.
-    ///
-    /// The generation is 1 if it has come round.
+    /// Begins another schedule of `id` if it has one and `is` holds of the payload. Otherwise
+    /// `None`. The generation is 1 if it has come round.
     #[inline]
     pub(super) fn renew(&mut self, id: u32, due: u64, is: impl FnOnce(&P) -> bool) -> Option<u32> {
         let node = self.0.get_mut(id as usize)?;
@@ -115,7 +112,6 @@ impl<P: Payload> Nodes<P> {
         Some((std::mem::take(&mut node.payload), node.generation == 0))
     }
 
-    /// The deadline of `id` if it is scheduled.
     #[inline]
     pub(super) fn due(&self, id: u32) -> Option<u64> {
         let node = self.0.get(id as usize)?;
@@ -128,7 +124,6 @@ impl<P: Payload> Nodes<P> {
         Some(&self.0.get(id as usize)?.payload)
     }
 
-    /// Mutable [`payload`](Nodes::payload).
     #[inline]
     pub(super) fn payload_mut(&mut self, id: u32) -> Option<&mut P> {
         Some(&mut self.0.get_mut(id as usize)?.payload)
@@ -150,8 +145,7 @@ impl<P: Payload> Nodes<P> {
         self.0.capacity()
     }
 
-    /// Forgets all ids and keeps the memory. A payload's drop may panic; all are forgotten then,
-    /// too.
+    /// Forgets all ids, even if a payload's drop panics, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -168,7 +162,6 @@ impl<P: Payload> Nodes<P> {
         self.0.shrink_to(keep);
     }
 
-    /// Makes `id` look as if it had been scheduled so often.
     #[cold]
     pub(super) fn set_generation(&mut self, id: u32, generation: u32) {
         self.0[id as usize].generation = generation;

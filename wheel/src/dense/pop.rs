@@ -129,16 +129,14 @@ impl<P: Payload> Wheel<P> {
         None
     }
 
-    /// Files, or drops, the first block of what is pending, as far as the work goes and up to what
-    /// is due now.
+    /// Files or drops the first pending block, as far as the work goes and up to what is due now.
     #[inline]
     fn file_block(&mut self, work: &mut usize) {
         // A copy: there is nothing to look up again between one record and the next.
         let Some(block) = self.lists.first_block(PENDING) else {
             return;
         };
-        // With more dead than living, a look at each node is less work than to file the dead, on
-        // every level.
+        // Where most are dead, a look at each node costs less than filing them on every level.
         let sifts = self.lists.records() > 2 * self.len;
         if sifts {
             for record in block.records() {
@@ -164,8 +162,7 @@ impl<P: Payload> Wheel<P> {
         self.lists.drop_first(PENDING, filed);
     }
 
-    /// Takes the first record of a list, which is due, and its id's schedule, unless the record is
-    /// dead.
+    /// Takes the first record of a list, which is due; unless it is dead, its id's schedule, too.
     #[inline]
     fn fire(&mut self, head: u32) -> Option<Pop> {
         if let Some(ahead) = self.lists.ahead(head) {
@@ -195,7 +192,6 @@ impl<P: Payload> Wheel<P> {
     }
 }
 
-/// Takes one unit of work, if there is one.
 #[inline]
 fn take(work: &mut usize) -> bool {
     match work.checked_sub(1) {

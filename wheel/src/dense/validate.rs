@@ -1,11 +1,10 @@
-//! The structural validator: what the head of the module promises, checked after every step of the
-//! tests and of the fuzzer.
+//! The validator of what the module's head promises: tests and fuzzer run it after every step.
 
 use super::{Geometry, Payload, Record, Wheel, LATE, PENDING, READY};
 use std::collections::HashSet;
 
-/// Checks the invariants of the module's head, for all records, dead or alive. Places are worked
-/// out from shifts and remainders, one level after the other, not by the function under test.
+/// Checks the invariants of the module's head, for all records, dead or alive. Works places out by
+/// division, level by level, not by the function under test.
 pub(crate) fn validate<P: Payload>(wheel: &Wheel<P>) {
     let (nodes, lists, geometry) = (&wheel.nodes, &wheel.lists, wheel.geometry());
     lists.check();

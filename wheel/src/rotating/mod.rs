@@ -189,8 +189,7 @@ impl<K, V, S> RotatingMap<K, V, S> {
         self.generations.iter_mut().rev().flatten()
     }
 
-    /// Drops all entries, also those that have died and were not handed over, and keeps the memory.
-    /// It is no rotation.
+    /// Drops all entries, also the dead not handed over, and keeps the memory. It is no rotation.
     pub fn clear(&mut self) {
         self.generations.iter_mut().for_each(HashMap::clear);
         self.dead.clear();

@@ -1,7 +1,6 @@
 //! Handing out what is due, one timer at a time, and scheduling it again.
 //!
-//! Each step takes one due timer out of the wheel. Between two steps the wheel is whole, so
-//! callbacks may use it.
+//! Each step takes out one due timer. Between two steps the wheel is whole: callbacks may use it.
 
 use super::{Place, TimerWheel};
 use crate::dense::Pop;

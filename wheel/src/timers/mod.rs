@@ -85,7 +85,6 @@ impl<T> Payload for Place<T> {
 /// ```
 pub struct TimerWheel<T> {
     wheel: Wheel<Place<T>>,
-    /// The next timer's serial.
     serials: Serials,
     /// The places that hold no value, but for that of `last`.
     free: Places,

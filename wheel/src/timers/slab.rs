@@ -1,7 +1,4 @@
-//! Which places of the slab are free, and their memory.
-//!
-//! Places come in words of 64, so that the set of free ones stays whole. The lowest free place is
-//! used first.
+//! Which places of the slab are free (`places`), and its memory, which grows by 64 places.
 
 use super::{Place, TimerWheel};
 

@@ -1,4 +1,4 @@
-//! The structural validator of the public wheel, for tests and the fuzzer.
+//! The structural validator of the public wheel.
 
 use super::{Place, TimerWheel};
 

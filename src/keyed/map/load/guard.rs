@@ -58,7 +58,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Of the caller that has begun this load, to replace the `stale` entry, if there is one.
+    /// The guard of a load that may replace the `stale` entry.
     pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,
         stale: Option<Place>,
@@ -131,8 +131,8 @@ where
             }
         };
         count.has_inserted = true;
-        // A removal may have come between the question above and the insertion, and have found
-        // nothing; or another insertion, whose entry has ended. This call takes its own entry back.
+        // Since the question above a removal may have come, and found nothing; or another
+        // insertion, whose entry has ended. Then this call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
         let lost = is_lost.then(|| map.store.remove_at(&settled.pin, settled.place));
         drop(settled.into_replaced());

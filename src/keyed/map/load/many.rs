@@ -222,8 +222,8 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
         Ok((guards, waits))
     }
 
-    /// Inserts what was loaded, and ends the loads of the keys that were left out; or ends them
-    /// all, and those that wait for them get the error.
+    /// Inserts what was loaded, and ends the loads of keys that were left out. After an error it
+    /// ends all loads, with that error.
     fn land<K, S, E>(
         &mut self,
         guards: Guards<'_, 'q, K, V, S, Q>,
@@ -256,7 +256,7 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
         Ok(())
     }
 
-    /// Takes what another caller's load has come to, now that it is over; or the key is open again.
+    /// Takes what another caller's load has come to. If nothing, the key is open again.
     fn take<K: Borrow<Q> + 'static, E>(
         &mut self,
         key: &'q Q,
@@ -273,7 +273,7 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
     }
 }
 
-/// A clone of the value, which is let go of: the keys' `Hash` runs unpinned.
+/// Clones the value, and drops it: the keys' `Hash` runs unpinned.
 fn cloned<K, V: Clone>(value: Value<'_, K, V>) -> V {
     let cloned = value.value().clone();
     drop(value); // before the clone is on its way out

@@ -4,10 +4,8 @@ use super::{bit, row, Broom, Lists, Nodes, Payload, Record, BLOCK, NONE};
 
 impl Lists {
     /// Drops the dead records of one block, or goes on to the next list. Returns `false` at the end
-    /// of all lists, where the broom begins again.
-    ///
-    /// The records that are left move up to the block before, as far as there is room, so that
-    /// swept blocks are full.
+    /// of all lists, where the broom begins again. What is left moves up to the block before as far
+    /// as there is room: swept blocks are full.
     pub(in crate::dense) fn sweep<P: Payload>(&mut self, nodes: &Nodes<P>) -> bool {
         let Broom { head, behind } = self.broom;
         let at = match self.blocks.get(behind as usize) {
@@ -21,8 +19,7 @@ impl Lists {
         }
         let block = &self.blocks[at as usize];
         let next = block.next;
-        // No branch for each record: whether one is alive is as good as random, and a wrong guess
-        // would wait for a node.
+        // No branch on life, which is as good as random: a wrong guess would wait for a node.
         let (mut living, mut kept) = ([Record::default(); BLOCK], 0);
         for record in block.records() {
             living[kept] = *record;

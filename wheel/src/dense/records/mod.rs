@@ -1,4 +1,4 @@
-//! Records, in lists of blocks: what is to be looked at when, read and written in rows.
+//! Records in lists of blocks, which are read and written in rows.
 //!
 //! A list is a chain of blocks of 256 bytes, each of which has up to fifteen records, first in,
 //! first out. So to file a record is to write behind the one before it, and to go through a list is
@@ -26,19 +26,17 @@ pub(super) const FIRST: u32 = 1 << ROW_BITS;
 /// Records in a block: four cache lines, with the header.
 const BLOCK: usize = 15;
 
-/// No block.
 const NONE: u32 = u32::MAX;
 
 /// How far ahead in its block a record's node is fetched.
 const AHEAD: usize = 6;
 
-/// The row of a head.
 #[inline]
 pub(super) fn row(head: u32) -> usize {
     (head >> ROW_BITS) as usize
 }
 
-/// That `id` was scheduled for `due`; dead if its node has another generation now.
+/// Says that `id` was scheduled for `due`; dead if its node has another generation now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     pub(super) due: u64,
@@ -62,7 +60,7 @@ pub(super) struct Block {
 struct List {
     first: u32,
     last: u32,
-    /// Of a level's bucket that is not empty: nothing in it is due before.
+    /// Lower bound of the dues in a level's bucket, if it is not empty.
     bound: u64,
 }
 
@@ -91,8 +89,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Lists for `rows` rows, the last of them with a single list, that are empty and have no
-    /// memory yet.
+    /// Empty lists for `rows` rows, the last with a single list; no memory yet.
     pub(super) fn new(rows: usize) -> Lists {
         debug_assert!((3..=MAX_ROWS).contains(&rows));
         Lists {
@@ -114,14 +111,12 @@ impl Lists {
         }
     }
 
-    /// Whether the lists have their memory. Otherwise none of them may be asked for anything that
-    /// is said of a head.
+    /// Whether the lists have their memory. If not, no method that takes a head may be called.
     #[inline]
     pub(super) fn are_made(&self) -> bool {
         !self.lists.is_empty()
     }
 
-    /// Records in all lists, dead or alive.
     #[inline]
     pub(super) fn records(&self) -> usize {
         self.records
@@ -142,7 +137,6 @@ impl Lists {
         self.lists[head as usize].bound = bound;
     }
 
-    /// Whether any list of `row` has a record.
     #[inline]
     pub(super) fn any_in_row(&self, row: usize) -> bool {
         self.occupied[row] != 0
@@ -169,7 +163,6 @@ impl Lists {
         self.first_head(row(from) + 1)
     }
 
-    /// The records of a list in order.
     pub(super) fn iter(&self, head: u32) -> impl Iterator<Item = &Record> {
         let block = |at: u32| self.blocks.get(at as usize);
         let first = self.lists.get(head as usize);
@@ -187,7 +180,7 @@ impl Lists {
                 return false;
             }
         }
-        // In parts: a whole one would go through memory.
+        // Field by field: a whole record would go through memory.
         self.push_block(head, record.due, record.id, record.generation)
     }
 
@@ -244,14 +237,12 @@ impl Lists {
         self.pool = at;
     }
 
-    /// The first record of a list.
     #[inline]
     pub(super) fn first(&self, head: u32) -> Option<Record> {
         let block = self.blocks.get(self.lists[head as usize].first as usize)?;
         Some(block.records[usize::from(block.start)])
     }
 
-    /// A copy of the first block of a list.
     #[inline]
     pub(super) fn first_block(&self, head: u32) -> Option<Block> {
         let at = self.lists[head as usize].first;
@@ -274,7 +265,6 @@ impl Lists {
         (at < usize::from(block.end)).then(|| block.records[at].id)
     }
 
-    /// Takes the first record of a list.
     #[inline]
     pub(super) fn pop(&mut self, head: u32) -> Option<Record> {
         let first = self.first(head);
@@ -365,7 +355,7 @@ impl Lists {
     /// Allocates for so many records, wherever they go.
     pub(super) fn reserve(&mut self, records: usize) {
         let full = records / BLOCK;
-        // One block in each list is not full, and one where the broom is, and swept ones are.
+        // Swept blocks are full, but for one in each list and one where the broom is.
         let blocks = records.min(full + full / 8 + 2 * self.heads);
         memory::reserve(&mut self.blocks, blocks);
     }
