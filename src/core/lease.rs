@@ -150,20 +150,16 @@ impl Lease {
         Lease(
             state as u64
                 | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
-                | Self::pack(deadline) << DEADLINE_SHIFT,
+                | Self::bits(deadline),
         )
     }
 
-    /// All ones stand for "never"; a deadline that would come out as all ones is one tick later.
-    #[inline]
-    fn pack(deadline: u64) -> u64 {
-        if deadline == NEVER {
-            DEADLINE_MASK
-        } else if deadline & DEADLINE_MASK == DEADLINE_MASK {
-            0
-        } else {
-            deadline & DEADLINE_MASK
-        }
+    /// The bits of a deadline, which is [`expressible`](crate::time::expressible): all ones are
+    /// those of [`NEVER`].
+    #[inline(always)]
+    fn bits(deadline: u64) -> u64 {
+        debug_assert!(deadline == NEVER || deadline & DEADLINE_MASK != DEADLINE_MASK);
+        deadline << DEADLINE_SHIFT
     }
 
     #[inline]
@@ -231,13 +227,13 @@ impl Lease {
         let lowered = u64::from(self.is_after(deadline)) * LOWERED_ONE;
         let counted = (self.0 & LOWERED_MASK).wrapping_add(lowered) & LOWERED_MASK;
         let kept = self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT | LOWERED_MASK);
-        Lease(Self::pack(deadline) << DEADLINE_SHIFT | kept | counted)
+        Lease(Self::bits(deadline) | kept | counted)
     }
 
     /// [`with_deadline`](Self::with_deadline) for a deadline that is not nearer: it counts nothing.
     #[inline(always)]
     pub(crate) fn with_later(self, deadline: u64) -> Self {
-        Lease(Self::pack(deadline) << DEADLINE_SHIFT | self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT))
+        Lease(Self::bits(deadline) | self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT))
     }
 
     /// The same occupancy, in a state in which the lease has a link instead of a deadline.

@@ -11,4 +11,4 @@ pub(crate) use clock::nanos;
 pub use clock::BootClock;
 pub use clock::{Clock, CoarseClock, ManualClock, MonotonicClock};
 pub use lifetime::{Lifetime, LifetimeError};
-pub(crate) use ticks::{Ticks, NEVER};
+pub(crate) use ticks::{expressible, Ticks, NEVER};

@@ -23,6 +23,12 @@ const MAX_TIMEOUT_TICKS: u64 = (1 << 39) - 1;
 /// The one tick modulo 2^40 that a lease cannot express: these bits mean that it has no deadline.
 const LAST: u64 = (1 << 40) - 1;
 
+/// Returns this tick, or the next one in place of [`LAST`].
+#[inline]
+pub(crate) fn expressible(tick: u64) -> u64 {
+    tick.saturating_add(u64::from(tick & LAST == LAST))
+}
+
 /// Conversion between a clock's nanoseconds and an engine's ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
@@ -74,14 +80,12 @@ impl Ticks {
     }
 
     /// The first multiple of the [grain](Self::grain) that begins at or after `now + after`: a
-    /// deadline set to it is never early, and late by less than the grain. [`LAST`] becomes the
-    /// tick after it.
+    /// deadline set to it is never early, and late by less than the grain.
     #[inline]
     pub(crate) fn deadline(&self, now: u64, after: u64) -> u64 {
         let due = now.saturating_sub(self.start).saturating_add(after);
         let grain = self.grain(after);
-        let tick = due.div_ceil(grain * self.interval) * grain;
-        tick.saturating_add(u64::from(tick & LAST == LAST))
+        expressible(due.div_ceil(grain * self.interval) * grain)
     }
 
     /// The last clock reading from which `after` leads to this deadline.

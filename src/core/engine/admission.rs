@@ -199,7 +199,7 @@ impl Admission {
 
     /// Whether a claim has to be [admitted](Self::admit). If not, it needs only a free slot.
     #[inline(always)]
-    pub(super) fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.asks.load(Ordering::Relaxed)
     }
 

@@ -25,7 +25,7 @@
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
 use crate::kit::panics::is_inside;
-use crate::time::{nanos, Clock, CoarseClock, Lifetime, LifetimeError, Ticks, NEVER};
+use crate::time::{expressible, nanos, Clock, CoarseClock, Lifetime, LifetimeError, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -422,7 +422,7 @@ impl Deadlines {
     /// The latest deadline that a lease can have now.
     #[inline]
     pub(crate) fn furthest(&self) -> u64 {
-        self.caught_up.load(Acquire) + 3 * QUARTER - 1
+        expressible(self.caught_up.load(Acquire) + 3 * QUARTER - 2)
     }
 }
 

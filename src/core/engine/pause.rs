@@ -45,6 +45,7 @@ use super::deadline::Deadlines;
 use crate::kit::trace::event;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::time::expressible;
 use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -62,7 +63,7 @@ pub(super) struct Pause {
 pub(super) fn graced(pauses: &[Pause], deadline: u64) -> u64 {
     pauses.iter().fold(deadline, |deadline, pause| {
         if (pause.from..=pause.to).contains(&deadline) {
-            deadline + (pause.to - pause.from + 1)
+            expressible(deadline + (pause.to - pause.from + 1))
         } else {
             deadline
         }

@@ -280,7 +280,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         's: 'g,
     {
         let store = self.store;
-        self.permit(self.weight)?;
         let vacant = self.claim(pin, mine, self.weight, term.deadline)?;
         let spot = vacant.spot();
         // Where nothing is evicted, no `get` has anything to note.
@@ -333,15 +332,11 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         's: 'g,
     {
         let store = self.store;
-        if store.engine.admission.is_refusing() {
-            return Err(Hindered::Refused(StoreError::Closed));
-        }
         // The term goes by the very lease that the swap takes away: after a touch it fails.
         let term = if term.keeps { store.term_of(*found) } else { term };
         // The new entry takes over the old one's share of the capacity.
         let old = store.weight_of(found.id);
         let more = self.weight.saturating_sub(old);
-        self.permit(more)?;
         let vacant = self.claim(pin, mine, more, term.deadline)?;
         let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());
@@ -374,13 +369,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: Some(old), closed })
     }
 
-    /// Takes permits. If there is no slot for them, [`claim`](Self::claim) keeps them in the room.
-    #[inline(always)]
-    fn permit(&mut self, permits: u64) -> Result<(), Hindered> {
-        self.room.take(permits).map_err(|refused| Hindered::Refused(refused.into()))
-    }
-
-    /// Claims a slot. Keeps the permits that were taken for it if there is none.
+    /// Claims a slot, and takes so many permits for it. Keeps these in the room if there is no slot.
     #[inline(always)]
     fn claim(
         &mut self,
@@ -390,6 +379,10 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         deadline: u64,
     ) -> Result<Vacant<'s, Pair<K, V>>, Hindered> {
         let (engine, mut refused) = (&self.store.engine, Refused::OutOfMemory);
+        // Elsewhere a claim needs only a free slot.
+        if engine.admission.asks() {
+            self.room.take(permits).map_err(|refused| Hindered::Refused(refused.into()))?;
+        }
         match engine.claim(mine, pin.index().number(), deadline, false, &mut refused) {
             Some(vacant) => Ok(vacant),
             None => {
