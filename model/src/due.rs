@@ -2,8 +2,8 @@
 //!
 //! A renewal does not take back what an earlier one reported. With as long a timeout or a longer
 //! one it never sets a nearer deadline. With a shorter one it counts from a clock reading that is
-//! no earlier than that of the renewal before it. See [`Due::renewed`], and "Renewals" in the
-//! engine's `deadline`.
+//! no earlier than that of the renewal before it which has changed the lease. See
+//! [`Due::renewed`] and [`Due::touched`], and the engine's `renewal`.
 
 use crate::linear::{Span, Then};
 
@@ -39,6 +39,18 @@ impl Due {
             self.first.saturating_sub(self.timeout) + ticks
         };
         fresh.between(first, u32::MAX)
+    }
+
+    /// The deadline after a call that has [renewed](Self::renewed) it, or has found the very
+    /// deadline that it asked for. Such a call changes nothing: another one that asks for less may
+    /// have read the clock before it, and set its deadline after it.
+    pub fn touched(self, call: &Span, ticks: u32) -> Option<Self> {
+        let renewed = self.renewed(call, ticks)?;
+        let earliest_reading = self.first.saturating_sub(self.timeout);
+        match self.left(call, ticks) {
+            Some(_) => Some(Due { timeout: renewed.first - earliest_reading, ..renewed }),
+            None => Some(renewed),
+        }
     }
 
     fn between(self, first: u32, last: u32) -> Option<Self> {

@@ -330,6 +330,6 @@ impl Roots {
             (Initing | Merged | Live, Some(Done::Now)) if !root.failed => timeout,
             _ => return None,
         };
-        Some(There(Root { due: root.due.renewed(call, ticks)?, ..root }))
+        Some(There(Root { due: root.due.touched(call, ticks)?, ..root }))
     }
 }

@@ -30,6 +30,9 @@
 //! * *Calls that overlap.* A call that was entered before the report and looked after the
 //!   publication counts as the later one. A lease does not say when it was set, so no call can
 //!   know.
+//! * *A deadline that is there already.* A renewal that finds the very deadline which it computes
+//!   publishes nothing. A call for less that looked before it may read the clock before it, and yet
+//!   lower that deadline.
 //! * *A lease that comes back.* A swap compares values. If one call lowers the deadline and another
 //!   renews it until the tick that it had before, a third call, which saw the lease before both,
 //!   must not take it for that one. So the lease counts the renewals that lower it

@@ -98,7 +98,7 @@ impl State {
                 Some(Live { value, due: due.left(call, left).or_else(now)? })
             }
             (Did::Touched { timeout, done: true }, Live { value, due }) => {
-                Some(Live { value, due: due.is_to_come(call)?.renewed(call, timeout)? })
+                Some(Live { value, due: due.is_to_come(call)?.touched(call, timeout)? })
             }
             (
                 Did::Inserted { value, timeout, replaced: from }

@@ -212,6 +212,13 @@ fn queue() {
         no 9 touch b 1 yes | 9 touch a 1 no | 9 got 8 a | 10 renewed 2 - | 10 renewed 2 11
         no 9 insert b 3 12
 
+        * A renewal that asks for less may have read the clock before one that changes nothing,
+        * but not before one that changes the deadline.
+        = 5 insert a 7 12
+        ok 12..90 5-6 renewed 3 8; 20..30 6 touch - 6 yes; 40..100 6 got 8 a
+        no 12..90 5-6 renewed 3 8; 20..30 7 touch - 6 yes; 40..100 7 got 8 a
+        no 7 touch - 6 yes; 7 renewed 3 9
+
         * It ends once.
         = 5 insert a 3 8
         ok 8 expired 8 | 8 removed 8

@@ -60,15 +60,14 @@ impl State {
             Did::Renewed { timeout, expiry: Some(expiry) } => {
                 Some(Live { handle, due: due.renewed(call, timeout)?.at(expiry)? })
             }
-            // This call has written nothing. A renewal under way that asks for less may have read
-            // the clock before this call, and set its deadline after this call had looked.
+            // This call has written nothing: see `Due::touched`.
             Did::Renewed { timeout, expiry: None } => {
                 Some(Live { handle, due: due.left(call, timeout)? })
             }
             Did::Touched { by, timeout, done } => {
                 let is_its = by.is_none_or(|by| by == handle);
                 match done {
-                    true if is_its => Some(Live { handle, due: due.renewed(call, timeout)? }),
+                    true if is_its => Some(Live { handle, due: due.touched(call, timeout)? }),
                     false if !is_its => Some(self),
                     _ => None,
                 }

@@ -122,7 +122,7 @@ impl State {
         let live = |seat| Live { seat, due, touched };
         match did {
             Did::Touched { timeout, .. } if memory == 0 && !seat.closing => Some((
-                Live { seat, due: due.renewed(call, timeout)?, touched },
+                Live { seat, due: due.touched(call, timeout)?, touched },
                 Then::Goes(RENEWED),
             )),
             Did::Touched { .. } if memory != 0 => {
