@@ -17,7 +17,9 @@ pub struct Due {
     first: u32,
     last: u32,
     set: u64,
-    /// Lifetime that the call asked for.
+    /// The earliest clock reading that it may have been made of, and the longest lifetime that may
+    /// have been added to that.
+    reading: u32,
     timeout: u32,
 }
 
@@ -26,7 +28,13 @@ impl Due {
     /// reading. The call reads the clock after it has ended an expired predecessor, and after the
     /// listener of that end has returned.
     pub fn after(call: &Span, ticks: u32) -> Self {
-        Due { first: call.since + ticks, last: call.to + ticks, set: call.ended, timeout: ticks }
+        Due {
+            first: call.since + ticks,
+            last: call.to + ticks,
+            set: call.ended,
+            reading: call.since,
+            timeout: ticks,
+        }
     }
 
     /// The deadline that the call has set in place of this one.
@@ -36,7 +44,7 @@ impl Due {
             self.first
         } else {
             // The clock has not gone back since this one was made of a reading and a timeout.
-            self.first.saturating_sub(self.timeout) + ticks
+            self.reading + ticks
         };
         fresh.between(first, u32::MAX)
     }
@@ -46,16 +54,17 @@ impl Due {
     /// have read the clock before it, and set its deadline after it.
     pub fn touched(self, call: &Span, ticks: u32) -> Option<Self> {
         let renewed = self.renewed(call, ticks)?;
-        let earliest_reading = self.first.saturating_sub(self.timeout);
-        match self.left(call, ticks) {
-            Some(_) => Some(Due { timeout: renewed.first - earliest_reading, ..renewed }),
-            None => Some(renewed),
-        }
+        let Some(found) = self.left(call, ticks) else {
+            return Some(renewed);
+        };
+        let reading = renewed.reading.min(found.reading);
+        Some(Due { reading, timeout: ticks.max(found.timeout), ..renewed })
     }
 
     fn between(self, first: u32, last: u32) -> Option<Self> {
         let (first, last) = (self.first.max(first), self.last.min(last));
-        (first <= last).then_some(Due { first, last, ..self })
+        let reading = self.reading.max(first.saturating_sub(self.timeout));
+        (first <= last).then_some(Due { first, last, reading, ..self })
     }
 
     /// A call reported this very tick.

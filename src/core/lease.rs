@@ -100,29 +100,6 @@ pub(crate) enum State {
     LiveIdle = 12,
 }
 
-impl State {
-    /// States that the driver ends when their deadline has passed.
-    #[inline]
-    pub(crate) fn expires(self) -> bool {
-        matches!(
-            self,
-            State::Early
-                | State::EarlyFailed
-                | State::EarlyFailedBy
-                | State::Live
-                | State::LiveIssued
-                | State::LiveIdle
-                | State::Lapsed
-        )
-    }
-
-    /// The states of a root that other threads have reported before its init.
-    #[inline]
-    pub(crate) fn is_early(self) -> bool {
-        matches!(self, State::Early | State::EarlyFailed | State::EarlyFailedBy)
-    }
-}
-
 /// A set of states, for [`Lease::is_in`].
 pub(crate) const fn set(states: &[State]) -> u16 {
     let mut set = 0;
@@ -133,6 +110,20 @@ pub(crate) const fn set(states: &[State]) -> u16 {
     }
     set
 }
+
+/// The states that the driver ends when their deadline has passed.
+pub(crate) const EXPIRING: u16 = set(&[
+    State::Early,
+    State::EarlyFailed,
+    State::EarlyFailedBy,
+    State::Live,
+    State::LiveIssued,
+    State::LiveIdle,
+    State::Lapsed,
+]);
+
+/// The states of a root that other threads have reported before its init.
+pub(crate) const EARLY: u16 = set(&[State::Early, State::EarlyFailed, State::EarlyFailedBy]);
 
 /// A lease word, by value.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{Frontend, Refused};
-use crate::core::lease::{Lease, State};
+use crate::core::lease::{Lease, State, EXPIRING};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
 use crate::sync::Ordering;
@@ -34,7 +34,7 @@ impl<T: 'static> Trees<T> {
         loop {
             match live.end() {
                 Ok(ended) => return Err(self.finish(mine, ended, target, None)),
-                Err(now) if now.generation() == generation && now.state().expires() => {
+                Err(now) if now.generation() == generation && now.is_in(EXPIRING) => {
                     live.lease = now;
                 }
                 // Another thread has ended the root and delivered its outcome: it was tracked.

@@ -1,7 +1,7 @@
 //! Shutting down: [`Engine::close`].
 
 use super::{Engine, Frontend};
-use crate::core::lease::State;
+use crate::core::lease::{State, EXPIRING};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::core::params::CHUNK;
 use crate::core::slot::Payload;
@@ -120,7 +120,7 @@ impl<P: Payload, C> Engine<P, C> {
             for (id, slot) in (first..).zip(self.slots.chunk(chunk).into_iter().flat_map(Run::iter))
             {
                 let mut live = Occupant { id, slot, lease: slot.lease() };
-                while live.lease.state().expires() || live.lease.is(State::Closing) {
+                while live.lease.is_in(EXPIRING) || live.lease.is(State::Closing) {
                     let Some(hold) = frontend.may_end(&live) else {
                         // Not published yet: the claimer finds the block closed, and ends it.
                         break;

@@ -4,6 +4,7 @@ use super::plan::Plan;
 use super::shard::DriverShard;
 use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work};
 use crate::core::header::{Header, Look};
+use crate::core::lease::{EARLY, EXPIRING};
 use crate::core::occupancy::Occupant;
 use crate::core::params::{BLOCK, BLOCK_U32};
 use crate::core::prefetch_at;
@@ -96,7 +97,7 @@ impl<P: Payload, C> Engine<P, C> {
         for (&(_, block), &candidates) in due.iter().zip(&candidates) {
             for (slot, note) in self.among(block, candidates) {
                 let lease = slot.lease_relaxed();
-                if lease.state().expires() && !lease.is_after(tick) {
+                if lease.is_in(EXPIRING) && !lease.is_after(tick) {
                     frontend.prepare(slot, note, lease);
                 }
             }
@@ -191,7 +192,7 @@ impl<P: Payload, C> Engine<P, C> {
         frontend: &impl Frontend<P>,
     ) -> u64 {
         let mut live = Occupant { id: first + at as u32, slot, lease: slot.lease() };
-        while live.lease.state().expires() {
+        while live.lease.is_in(EXPIRING) {
             let deadline = self.deadlines.of_block(live.lease, next);
             if deadline > instant.tick {
                 return deadline;
@@ -213,7 +214,7 @@ impl<P: Payload, C> Engine<P, C> {
                     work.budget = work.budget.saturating_sub(1);
                     work.ended += 1;
                     // What came early, and was never begun, is no entry.
-                    if !live.lease.state().is_early() {
+                    if !live.lease.is_in(EARLY) {
                         self.late(self.shard_of(live.id), deadline, instant.now);
                     }
                     frontend.expired(ended, hold, deadline, instant.now);

@@ -1,7 +1,7 @@
 //! Walking over all slots, a block at a time, while others come and go.
 
 use super::{Engine, Frontend};
-use crate::core::lease::State;
+use crate::core::lease::{set, State, EXPIRING};
 use crate::core::occupancy::Occupant;
 use crate::core::params::{BLOCK_U32, CHUNK_BLOCKS};
 use crate::core::slot::{Payload, Slot};
@@ -51,8 +51,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// so say 0 while an entry has been there all the time. So at 0, this looks at all slots.
     pub(crate) fn is_vacant(&self, frontend: &impl Frontend<P>) -> bool {
         let used = |slot: Slot<'_, P>| {
-            let state = slot.lease().state();
-            state.expires() || matches!(state, State::Initing | State::InitingFailed)
+            slot.lease().is_in(EXPIRING | set(&[State::Initing, State::InitingFailed]))
         };
         self.len(frontend) == 0 && !self.each_block().any(|(_, slots)| slots.iter().any(used))
     }

@@ -4,7 +4,7 @@ use super::lookup::tail;
 use super::{Pair, RemovalCause, Store};
 use crate::core::engine::{bits, Chain, DueBlock, Frontend, Pin};
 use crate::core::index::Sighting;
-use crate::core::lease::Lease;
+use crate::core::lease::{Lease, EXPIRING};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
@@ -177,7 +177,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 continue;
             };
             let lease = slot.lease();
-            let deadline = match lease.state().expires() {
+            let deadline = match lease.is_in(EXPIRING) {
                 true => engine.deadlines.of_block(lease, due.next),
                 false => NEVER,
             };

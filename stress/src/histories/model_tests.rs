@@ -216,6 +216,7 @@ fn queue() {
         * but not before one that changes the deadline.
         = 5 insert a 7 12
         ok 12..90 5-6 renewed 3 8; 20..30 6 touch - 6 yes; 40..100 6 got 8 a
+        ok 12..40 5-6 touch - 7 yes; 20..44 6 touch a 6 yes; 6 got 13 a; 6 touch - 5 yes
         no 12..90 5-6 renewed 3 8; 20..30 7 touch - 6 yes; 40..100 7 got 8 a
         no 7 touch - 6 yes; 7 renewed 3 9
 
