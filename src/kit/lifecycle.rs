@@ -20,8 +20,8 @@ use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
 use crate::kit::panics::is_inside;
-use crate::kit::reaper::{Reaped, Reaper};
-use crate::kit::trace::event;
+use crate::kit::reaper::{spawn, Reaped, Reaper, REAPER};
+use crate::kit::setup::Setup;
 use crate::sync::park::{doze, park, Sleeper};
 use crate::sync::worker::Worker;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,19 +165,23 @@ pub(crate) trait Shut {
 }
 
 impl<F: Shut> Owner<F> {
-    /// The owner of a new store. With settings of a reaper it starts one.
+    /// The owner of a new store. It starts a reaper where the store `reaps`.
     pub(crate) fn new<P: Payload, C: Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        reaper: Option<ReaperSettings>,
+        setup: &Setup,
+        reaps: bool,
     ) -> Result<Arc<Self>, BuildError>
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
+        if reaps && setup.clock.as_ref().is_some_and(|clock| clock.is_manual()) {
+            return Err(BuildError::ManualClock);
+        }
         // Made first: if the reaper does not start, the owner's drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
-        if let Some(settings) = reaper {
-            owner.reaper = Some(Reaping::start(frontend, engine, settings)?);
+        if reaps {
+            owner.reaper = Some(Reaping::start(frontend, engine, setup)?);
         }
         Ok(Arc::new(owner))
     }
@@ -195,15 +199,6 @@ impl<F: Shut> Drop for Owner<F> {
     fn drop(&mut self) {
         self.shut();
     }
-}
-
-pub(crate) struct ReaperSettings {
-    /// The one that it shares with other stores; `None`: it gets a thread of its own.
-    pub(crate) shared: Option<Reaper>,
-    /// Name of a thread of its own.
-    pub(crate) name: String,
-    /// Steps of work before it looks round again.
-    pub(crate) budget: usize,
 }
 
 /// The thread that reaps a store, and how to stop that.
@@ -244,24 +239,20 @@ impl Reaping {
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        settings: ReaperSettings,
+        setup: &Setup,
     ) -> Result<Self, BuildError> {
-        let ReaperSettings { shared, name, budget } = settings;
+        let budget = setup.budget.unwrap_or(4096);
         let orders = Arc::new(Orders::new());
         let task = Task { frontend: frontend.clone(), engine, budget, orders: orders.clone() };
         let wakeup = &engine(frontend).wakeup;
-        let by = match shared {
+        let by = match &setup.reaper {
             Some(reaper) => {
                 reaper.take_on(task, |sleeper| wakeup.set_reaper(sleeper))?;
-                By::Shared(reaper)
+                By::Shared(reaper.clone())
             }
             None => {
-                let worker = Worker::spawn(&name, move || {
-                    event!(DEBUG, "reaper started");
-                    run(&task);
-                    event!(DEBUG, "reaper stopped");
-                });
-                let worker = worker.map_err(|error| BuildError::NoThread(error.to_string()))?;
+                let name = setup.name.as_deref().unwrap_or(REAPER);
+                let worker = spawn(name, move || run(&task))?;
                 wakeup.set_reaper(Sleeper::own(worker.thread().clone()));
                 By::Own(worker)
             }

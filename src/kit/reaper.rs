@@ -24,6 +24,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Name of a reaper's thread, unless it was given one.
+pub(crate) const REAPER: &str = "expiry-reaper";
+
 /// How long a store is driven while others wait.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -101,6 +104,16 @@ pub(crate) trait Reaped: Send {
     fn drive(&self, until: Option<Instant>) -> Next;
 }
 
+/// Starts a reaper's thread, which does `run`.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<Worker, BuildError> {
+    let worker = Worker::spawn(&name.replace('\0', " "), || {
+        event!(DEBUG, "reaper started");
+        run();
+        event!(DEBUG, "reaper stopped");
+    });
+    worker.map_err(|error| BuildError::NoThread(error.to_string()))
+}
+
 impl Reaper {
     /// Starts the thread, of the name `expiry-reaper`.
     ///
@@ -108,7 +121,7 @@ impl Reaper {
     ///
     /// [`BuildError::NoThread`].
     pub fn new() -> Result<Self, BuildError> {
-        Self::named("expiry-reaper")
+        Self::named(REAPER)
     }
 
     /// Starts the thread, with a name, of which Linux shows 15 bytes.
@@ -123,13 +136,7 @@ impl Reaper {
             deserted: AtomicBool::new(false),
         });
         let inside = outside.clone();
-        let run = move || {
-            event!(DEBUG, "reaper started");
-            Stores::default().run(&inside);
-            event!(DEBUG, "reaper stopped");
-        };
-        let worker = Worker::spawn(&name.replace('\0', " "), run);
-        let worker = worker.map_err(|error| BuildError::NoThread(error.to_string()))?;
+        let worker = spawn(name, move || Stores::default().run(&inside))?;
         Ok(Reaper { inner: Arc::new(Inner { worker, outside, numbers: AtomicU64::new(0) }) })
     }
 

@@ -44,13 +44,12 @@ use crate::core::value::Owned;
 use crate::error::BuildError;
 use crate::keyed::StoreError;
 use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
-use crate::kit::panics::caught;
+use crate::kit::panics::Panics;
 use crate::kit::setup::Setup;
 use crate::kit::target::Target;
 use crate::sync::Ordering;
 use crate::time::{nanos, Lifetime, NEVER};
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -94,7 +93,7 @@ pub(super) struct Inner<T: 'static> {
     /// The values that a shutdown has ended and has yet to return.
     pub(super) kept: Leftovers<T>,
     /// Caught panics of handlers, and of values that were dropped.
-    pub(super) panics: Statistic,
+    pub(super) panics: Panics,
     /// Threads may share a table if values may move between them.
     _values: PhantomData<Mutex<T>>,
 }
@@ -113,7 +112,7 @@ impl<T: 'static> Inner<T> {
             timeout: timeout.map(nanos),
             target,
             kept: Leftovers::new(),
-            panics: Statistic::new(0),
+            panics: Panics::default(),
             _values: PhantomData,
         })
     }
@@ -268,13 +267,6 @@ impl<T: 'static> Inner<T> {
         value
     }
 
-    /// Runs the user's code. Catches and counts its panic.
-    fn guard(&self, call: impl FnOnce()) {
-        if caught(call) {
-            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-
     /// For tests: gives each free slot of the first chunk this generation and round.
     #[cfg(any(test, expiry_loom))]
     pub(super) fn age(&self, generation: u32, round: u32) {
@@ -319,9 +311,9 @@ impl<T: 'static> Reports<T> for Inner<T> {
 
     fn report(&self, value: T) {
         match &self.target {
-            Target::Unheard => self.guard(|| drop(value)),
+            Target::Unheard => self.panics.guard(|| drop(value)),
             Target::Poll(stack) => stack.push(value),
-            Target::Listener(handler) => self.guard(|| handler(value)),
+            Target::Listener(handler) => self.panics.guard(|| handler(value)),
             Target::Channel(sender) => sender.send(value),
         }
     }
@@ -376,20 +368,21 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
             }
         });
         // Away from every shard.
-        unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
+        unwanted.into_iter().for_each(|value| inner.panics.guard(|| drop(value)));
         if closed {
             inner.target.finish();
         }
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.inner().engine.balance(|counts| {
-            let Some(counts) = counts.get(shard) else {
-                return (0, 0);
-            };
-            let ended = [&counts.taken, &counts.expired, &counts.closed];
-            (Counter::balance(&[&counts.inserted], &ended), 0)
-        })
+        self.inner().engine.balance(
+            shard,
+            |counts| counts,
+            |counts| {
+                let ended = [&counts.taken, &counts.expired, &counts.closed];
+                (Counter::balance(&[&counts.inserted], &ended), 0)
+            },
+        )
     }
 }
 

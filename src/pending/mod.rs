@@ -18,7 +18,6 @@ use crate::kit::target::shutdowns;
 use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,7 +148,7 @@ snapshot! {
         /// Panics of the listener, of values that the table dropped, and of the clock on the
         /// reaper's thread, that were caught.
         listener_panics: u64 as HANDLER_PANICS
-            = inner.panics.load(Relaxed) + inner.engine.clock_panics.get();
+            = inner.panics.count() + inner.engine.clock_panics.get();
         /// Values that went to the second queue of a full channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = inner.target.astray().0;

@@ -31,7 +31,6 @@ use crate::kit::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
 use crate::kit::polled::Polled;
 use crate::kit::snapshot::snapshot;
 use std::future::IntoFuture;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use waiters::Waiters;
@@ -185,7 +184,7 @@ snapshot! {
         reaper_rounds: u64 as REAPER_ROUNDS = waiters.engine.rounds.get();
         /// Panics of wakers that were caught, and of the clock on the reaper's thread.
         waker_panics: u64 as HANDLER_PANICS
-            = waiters.panics.load(Relaxed) + waiters.engine.clock_panics.get();
+            = waiters.panics.count() + waiters.engine.clock_panics.get();
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that timeouts have to
     /// this snapshot, in the recorder of the facade `metrics`: `waiting` is `expiry_live`,

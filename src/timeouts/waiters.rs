@@ -41,9 +41,8 @@ use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
 use crate::core::threads::Counter;
 use crate::error::BuildError;
-use crate::kit::panics::caught;
+use crate::kit::panics::Panics;
 use crate::sync::{AtomicU64, Ordering};
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
 
 /// Deadline for a claim: the real one is not known yet.
@@ -78,7 +77,7 @@ pub(super) struct Waiter {
 pub(super) struct Waiters {
     pub(super) engine: Engine<Held, PerShard<Counts>>,
     /// Panics of wakers that were caught.
-    pub(super) panics: Statistic,
+    pub(super) panics: Panics,
 }
 
 /// The payload of a waiter's slot: the two words of a waker.
@@ -139,7 +138,7 @@ impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
         let shards = config.shards;
         let engine = Engine::new(config, move || PerShard::new(shards))?;
-        Ok(Waiters { engine, panics: Statistic::new(0) })
+        Ok(Waiters { engine, panics: Panics::default() })
     }
 
     pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
@@ -376,9 +375,7 @@ impl Waiters {
     /// Frees an entry that the driver or a shutdown has ended, then wakes its task. Never panics.
     fn wake(&self, ended: Ended<'_, Held>, end: End) {
         let waker = self.free(ended, end);
-        if caught(|| waker.wake()) {
-            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
+        self.panics.guard(|| waker.wake());
     }
 }
 
@@ -403,12 +400,13 @@ impl Frontend<Held> for Waiters {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.engine.balance(|counts| {
-            let Some(counts) = counts.get(shard) else {
-                return (0, 0);
-            };
-            let ended = [&counts.fired, &counts.cancelled, &counts.closed];
-            (Counter::balance(&[&counts.registered], &ended), 0)
-        })
+        self.engine.balance(
+            shard,
+            |counts| counts,
+            |counts| {
+                let ended = [&counts.fired, &counts.cancelled, &counts.closed];
+                (Counter::balance(&[&counts.registered], &ended), 0)
+            },
+        )
     }
 }

@@ -86,36 +86,14 @@ impl<T: 'static> Tree<T> {
 
     #[cfg(not(expiry_loom))]
     #[inline(always)]
-    fn token(slot: Slot<'_, Self>) -> Place<T> {
+    pub(super) fn token(slot: Slot<'_, Self>) -> Place<T> {
         // SAFETY: the payload has the size and the alignment for it.
         unsafe { Place::at(slot.payload().wrapping_add(Self::TOKEN)) }
     }
 
     #[cfg(expiry_loom)]
-    fn token(slot: Slot<'_, Self>) -> &Place<T> {
+    pub(super) fn token(slot: Slot<'_, Self>) -> &Place<T> {
         &slot.fields().token
-    }
-
-    /// Puts the token into a slot.
-    ///
-    /// # Safety
-    ///
-    /// As [`Place::put`].
-    #[inline(always)]
-    pub(super) unsafe fn put_token(slot: Slot<'_, Self>, token: T) {
-        // SAFETY: the caller's.
-        unsafe { Self::token(slot).put(token) }
-    }
-
-    /// Takes the token out of a slot.
-    ///
-    /// # Safety
-    ///
-    /// As [`Place::take`].
-    #[inline(always)]
-    pub(super) unsafe fn take_token(slot: Slot<'_, Self>) -> T {
-        // SAFETY: the caller's.
-        unsafe { Self::token(slot).take() }
     }
 
     /// Sets the word of a slot that the caller has claimed. A swap that was prepared against an
@@ -167,7 +145,7 @@ pub(super) fn occupy<'a, T: 'static>(
     tree.owner.store(owner, Ordering::Release);
     if let Some(token) = token.take() {
         // SAFETY: just claimed.
-        unsafe { Tree::put_token(slot, token) };
+        unsafe { Tree::token(slot).put(token) };
     }
     tree.set_word(word);
     vacant.publish(lease)

@@ -273,12 +273,19 @@ impl<P: Payload, C> Engine<P, C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
     }
 
-    /// Sums each thread's share of slots in use, and of keys, which may be negative.
-    pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
+    /// Sums each thread's numbers of a shard's slots in use, and keys, which may be negative. `of`
+    /// says where a thread's share has its counts.
+    pub(crate) fn balance<X>(
+        &self,
+        shard: usize,
+        of: impl Fn(&C) -> &PerShard<X>,
+        numbers: impl Fn(&X) -> (u64, u64),
+    ) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
         };
-        let (slots, keys) = self.stripes().map(of).fold((0, 0), add);
+        let counts = self.stripes().filter_map(|share| of(share).get(shard));
+        let (slots, keys) = counts.map(numbers).fold((0, 0), add);
         // Counters are read one after another while others count: a little below zero is zero.
         let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
         (sane(slots), sane(keys))
