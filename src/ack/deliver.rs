@@ -5,6 +5,8 @@
 
 use super::outcome::Outcome;
 use crate::kit::panics::Panics;
+#[cfg(feature = "async")]
+use crate::kit::stream::Listeners;
 use crate::kit::target::Target;
 
 /// Something that wants to know how roots end. Implemented for closures. It gets each outcome by
@@ -47,18 +49,13 @@ pub(crate) struct Deliver<T> {
 }
 
 impl<T: 'static> Deliver<T> {
-    /// Whether a task waits for an outcome in the channel.
+    /// The tasks that wait for an outcome in the channel, if there are any.
     #[cfg(feature = "async")]
     #[inline(always)]
-    pub(crate) fn is_awaited(&self) -> bool {
-        matches!(&self.target, Target::Channel(sender) if sender.listeners.is_awaited())
-    }
-
-    /// Wakes the tasks that wait for one. Never panics.
-    #[cfg(feature = "async")]
-    pub(crate) fn wake(&self) {
-        if let Target::Channel(sender) = &self.target {
-            sender.listeners.wake();
+    pub(crate) fn awaited(&self) -> Option<&Listeners> {
+        match &self.target {
+            Target::Channel(sender) if sender.listeners.is_awaited() => Some(&sender.listeners),
+            _ => None,
         }
     }
 

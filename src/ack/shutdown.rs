@@ -4,16 +4,12 @@ use super::trees::Trees;
 #[cfg(doc)]
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
-#[cfg(feature = "async")]
-use crate::core::engine::Frontend;
-#[cfg(feature = "async")]
-use crate::kit::lifecycle::drain_soon;
 use crate::kit::lifecycle::{drain, shut, Reaping, Shut};
 #[cfg(doc)]
 use crate::WhenFull;
-#[cfg(feature = "async")]
-use std::future::Future;
 use std::time::Duration;
+#[cfg(feature = "async")]
+use {crate::core::engine::Frontend, crate::kit::lifecycle::drain_soon, std::future::Future};
 
 /// What becomes of the roots that are still in flight when a tracker is shut down.
 ///

@@ -256,7 +256,6 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
         anchors.filter_map(fail).last().map_or(Ok(()), Err)
     }
 
-    /// Takes the anchors out.
     fn settle(&mut self) -> impl Iterator<Item = Anchor> {
         self.first.take().into_iter().chain(std::mem::take(&mut self.more))
     }

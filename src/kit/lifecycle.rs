@@ -20,7 +20,7 @@ use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
 use crate::kit::panics::is_inside;
-use crate::kit::reaper::{spawn, Reaped, Reaper, REAPER};
+use crate::kit::reaper::{spawn, Reaper, REAPER};
 use crate::kit::setup::Setup;
 use crate::sync::park::{doze, park, Sleeper};
 use crate::sync::worker::Worker;
@@ -42,7 +42,11 @@ pub(crate) fn shut<P: Payload, C>(
     }
     frontend.close();
     reaper.ask(engine);
-    reaper.join();
+    // A thread that the store shares may be inside another store's listener, which may wait for the
+    // caller: it is left to itself.
+    if let By::Own(worker) = &reaper.by {
+        worker.join();
+    }
 }
 
 /// Begins what [`shut`] does, and blocks no thread: the reaper closes the store, or without a
@@ -112,7 +116,9 @@ pub(crate) fn drain_soon<'a, P: Payload, C>(
             return Some(true);
         }
         if let (false, Some(reaper)) = (is_over, reaper) {
-            reaper.ask_to_look(engine);
+            // Asks it to wake, after its next round, the tasks that wait for the last entry's end.
+            reaper.orders.look();
+            engine.wakeup.wake_from_sleep();
         }
         is_over.then_some(false)
     })
@@ -212,28 +218,6 @@ enum By {
     Shared(Reaper),
 }
 
-/// A store, as its reaper knows it.
-struct Task<F, E> {
-    frontend: Arc<F>,
-    engine: fn(&F) -> &E,
-    budget: usize,
-    orders: Arc<Orders>,
-}
-
-impl<P: Payload, C: Send + Sync, F: Frontend<P> + Send + Sync> Reaped for Task<F, Engine<P, C>> {
-    fn drive(&self, until: Option<Instant>) -> Next {
-        let engine = (self.engine)(&self.frontend);
-        let share = Share { until, ..Share::of(self.budget) };
-        let next = drive(engine, &*self.frontend, share, &self.orders);
-        if let Next::Stop = next {
-            self.orders.end();
-            #[cfg(feature = "async")]
-            engine.admission.parted();
-        }
-        next
-    }
-}
-
 impl Reaping {
     /// Starts a reaper for the engine of `frontend`, or has a shared one drive it, too.
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
@@ -243,16 +227,27 @@ impl Reaping {
     ) -> Result<Self, BuildError> {
         let budget = setup.budget.unwrap_or(4096);
         let orders = Arc::new(Orders::new());
-        let task = Task { frontend: frontend.clone(), engine, budget, orders: orders.clone() };
         let wakeup = &engine(frontend).wakeup;
+        let (frontend, ordered) = (frontend.clone(), orders.clone());
+        let round = move |until| {
+            let engine = engine(&frontend);
+            let share = Share { until, ..Share::of(budget) };
+            let next = drive(engine, &*frontend, share, &ordered);
+            if let Next::Stop = next {
+                ordered.end();
+                #[cfg(feature = "async")]
+                engine.admission.parted();
+            }
+            next
+        };
         let by = match &setup.reaper {
             Some(reaper) => {
-                reaper.take_on(task, |sleeper| wakeup.set_reaper(sleeper))?;
+                reaper.take_on(Box::new(round), |sleeper| wakeup.set_reaper(sleeper))?;
                 By::Shared(reaper.clone())
             }
             None => {
                 let name = setup.name.as_deref().unwrap_or(REAPER);
-                let worker = spawn(name, move || run(&task))?;
+                let worker = spawn(name, move || run(round))?;
                 wakeup.set_reaper(Sleeper::own(worker.thread().clone()));
                 By::Own(worker)
             }
@@ -278,26 +273,11 @@ impl Reaping {
         engine.wakeup.wake();
     }
 
-    /// Waits until the store's own thread has ended. One that the store shares may be inside
-    /// another store's listener, which may wait for the caller: it is left to itself.
-    fn join(&self) {
-        if let By::Own(worker) = &self.by {
-            worker.join();
-        }
-    }
-
     /// Asks the reaper to stop when nothing is left, or `limit` has passed.
     #[cfg(feature = "async")]
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
         engine.wakeup.wake();
-    }
-
-    /// Asks the reaper to wake, after its next round, the tasks that wait for the last entry's end.
-    #[cfg(feature = "async")]
-    fn ask_to_look<P: Payload, C>(&self, engine: &Engine<P, C>) {
-        self.orders.look();
-        engine.wakeup.wake_from_sleep();
     }
 
     /// Ends when the reaper has done its last round of the store.
@@ -309,9 +289,9 @@ impl Reaping {
 }
 
 /// The thread of one store: drives it until it is ordered to stop.
-fn run(task: &impl Reaped) {
+fn run(drive: impl Fn(Option<Instant>) -> Next) {
     loop {
-        match task.drive(None) {
+        match drive(None) {
             Next::Round => {}
             Next::Pause(time) => doze(time),
             Next::Sleep(limit) => park(limit),

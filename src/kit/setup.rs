@@ -26,7 +26,6 @@ pub(crate) struct Setup {
     pub(crate) budget: Option<usize>,
     /// Name of the store's own reaper thread; `expiry-reaper` unless set.
     pub(crate) name: Option<String>,
-    /// The reaper that it shares with other stores.
     pub(crate) reaper: Option<Reaper>,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,

@@ -33,6 +33,7 @@
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
+use super::PendingError;
 use crate::core::engine::{BadTimeout, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Vacant};
@@ -76,13 +77,6 @@ pub(super) struct Counts {
 
 type Mine = Stripe<PerShard<Counts>>;
 
-#[derive(Clone, Copy)]
-enum End {
-    Taken,
-    Expired,
-    Closed,
-}
-
 /// What the handles of a table share.
 pub(super) struct Inner<T: 'static> {
     pub(super) engine: Engine<Value<T>, PerShard<Counts>>,
@@ -122,20 +116,16 @@ impl<T: 'static> Inner<T> {
         &mine.frontend[self.engine.shard_of(id)]
     }
 
-    pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        self.engine.sum(|counts| counts, counter)
-    }
-
     /// Puts a value in, or gives it back.
     #[inline]
-    pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, (StoreError, T)> {
+    pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, PendingError<T>> {
         let (mut value, mut attempts) = (value, 0);
         loop {
             match self.enter(value, timeout) {
                 Ok(place) => return Ok(self.seal.seal(place)),
                 Err((error, back)) => {
                     if !self.makes_room(error, &mut attempts) {
-                        return Err((error, back));
+                        return Err(PendingError { value: back, error });
                     }
                     value = back;
                 }
@@ -180,7 +170,10 @@ impl<T: 'static> Inner<T> {
             if self.engine.enforce_in(header, live.id, deadline).is_err() {
                 if let Ok(ended) = live.end() {
                     // The shutdown has not seen the value.
-                    return Err((StoreError::Closed, self.leave(mine, ended, End::Closed)));
+                    return Err((
+                        StoreError::Closed,
+                        self.leave(mine, ended, |counts| &counts.closed),
+                    ));
                 }
             }
             Ok(Place { id: live.id, generation, round })
@@ -237,30 +230,33 @@ impl<T: 'static> Inner<T> {
     pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
         // A live value's lease does not change, so a swap that fails finds the value ended.
         let ended = self.find(ticket)?.end().ok()?;
-        Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)))
+        Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)))
     }
 
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|live| {
             if let Some(Ok(ended)) = live.lease.is(State::Live).then(|| live.end()) {
-                all.push(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)));
+                all.push(
+                    self.engine
+                        .with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)),
+                );
             }
         });
         all
     }
 
-    /// Takes the value out of a slot that the caller has ended, and frees the slot.
+    /// Takes the value out of a slot that the caller has ended, and frees the slot. Counts the end.
     #[inline(always)]
-    fn leave(&self, mine: &Mine, ended: Ended<'_, Value<T>>, end: End) -> T {
+    fn leave(
+        &self,
+        mine: &Mine,
+        ended: Ended<'_, Value<T>>,
+        counter: impl Fn(&Counts) -> &Counter,
+    ) -> T {
         // SAFETY: it has ended, and no other thread looks at values.
         let value = unsafe { ended.slot().take() };
-        let counts = self.count(mine, ended.id());
-        match end {
-            End::Taken => counts.taken.add(1),
-            End::Expired => counts.expired.add(1),
-            End::Closed => counts.closed.add(1),
-        }
+        counter(self.count(mine, ended.id())).add(1);
         if self.engine.free(mine, ended) {
             self.engine.tend_if_wanted(self);
         }
@@ -351,7 +347,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
 
     fn expired(&self, ended: Ended<'_, Value<T>>, (): (), _: u64, _: u64) {
         let inner = self.inner();
-        let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Expired));
+        let value =
+            inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, |counts| &counts.expired));
         self.report(value);
     }
 
@@ -360,7 +357,9 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         let wanted = inner.kept.is_wanted();
         let mut unwanted = Vec::new();
         let closed = inner.engine.close(self, |ended, ()| {
-            let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Closed));
+            let value = inner
+                .engine
+                .with_stripe(|mine, _| inner.leave(mine, ended, |counts| &counts.closed));
             if wanted {
                 inner.kept.push(value);
             } else {

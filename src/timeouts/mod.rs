@@ -169,13 +169,13 @@ snapshot! {
         /// Polls that found no room for their deadline: no capacity, or no memory.
         refused: u64 as REFUSED = waiters.engine.refusals();
         /// How often a future was found pending, and its deadline registered.
-        registered: u64 as INSERTED = waiters.sum(|counts| &counts.registered);
+        registered: u64 as INSERTED = waiters.engine.sum(|counts| &counts.registered);
         /// Deadlines that came.
-        fired: u64 as EXPIRED = waiters.sum(|counts| &counts.fired);
+        fired: u64 as EXPIRED = waiters.engine.sum(|counts| &counts.fired);
         /// Deadlines that did not, because the future was ready, or dropped.
-        cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
+        cancelled: u64 as REMOVED = waiters.engine.sum(|counts| &counts.cancelled);
         /// Timers that ended with the shutdown.
-        closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
+        closed: u64 as CLOSED = waiters.engine.sum(|counts| &counts.closed);
         /// How late fired deadlines were seen, beyond the rounding up, before the task was woken.
         lateness: Lateness as LATENESS = waiters.engine.total_lateness();
         /// Time that rounds of the reaper have taken, wakers included.

@@ -133,13 +133,13 @@ impl<T: 'static> Trees<T> {
         };
         self.deliver.tell(outcome);
         #[cfg(feature = "async")]
-        if self.deliver.is_awaited() {
+        if let Some(tasks) = self.deliver.awaited() {
             if !mine.is_driving() {
-                mine.frontend.undelivered.without_last(|| self.deliver.wake());
+                mine.frontend.undelivered.without_last(|| tasks.wake());
             } else {
                 // The driver keeps its announcement: a shutdown waits for the driver anyway, and in
                 // a waker it only asks.
-                self.deliver.wake();
+                tasks.wake();
             }
         }
         None

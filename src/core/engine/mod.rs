@@ -257,17 +257,6 @@ impl<P: Payload, C> Engine<P, C> {
         self.with_stripe(|mine, _| mine.is_driving())
     }
 
-    /// Sums one counter of all shards and threads. `of` says where a thread's share has its counts.
-    pub(crate) fn sum<X>(
-        &self,
-        of: impl Fn(&C) -> &PerShard<X>,
-        counter: impl Fn(&X) -> &Counter,
-    ) -> u64 {
-        let shares = self.stripes().map(of);
-        let counts = shares.flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
-        counts.map(|counts| counter(counts).get()).sum()
-    }
-
     /// The store type's share of each stripe.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
@@ -403,5 +392,14 @@ impl<P: Payload, C> Engine<P, C> {
         if waiting > 1 {
             index.migrate(pin, &mut { HELP }, |id| frontend.tail(id));
         }
+    }
+}
+
+impl<P: Payload, X> Engine<P, PerShard<X>> {
+    /// Sums one counter of all shards and threads.
+    pub(crate) fn sum(&self, counter: impl Fn(&X) -> &Counter) -> u64 {
+        let counts =
+            self.stripes().flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
+        counts.map(|counts| counter(counts).get()).sum()
     }
 }

@@ -47,8 +47,9 @@ impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
     #[must_use]
     pub fn token(&self, id: SessionId) -> Option<Arc<T>> {
         let lend = self.store.lend?;
-        // SAFETY: the tracker lends tokens, and the session was found under the pin.
-        self.with(id, |found| unsafe { Self::seat(found).lend(lend) }).ok()
+        // SAFETY: the tracker lends tokens, so only the seat's drop takes them. It comes after the
+        // pin that the session was found under. `T` is `Sync`.
+        self.with(id, |found| unsafe { Self::seat(found).token.with(lend) }).ok()
     }
 }
 
