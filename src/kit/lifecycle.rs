@@ -81,10 +81,7 @@ pub(crate) fn drain<P: Payload, C>(
 ) -> bool {
     engine.admission.refuse();
     let began = Instant::now();
-    loop {
-        if engine.is_vacant(frontend) {
-            return true;
-        }
+    while !engine.is_vacant(frontend) {
         if is_inside() || began.elapsed() >= limit {
             return false;
         }
@@ -93,6 +90,7 @@ pub(crate) fn drain<P: Payload, C>(
         }
         std::thread::sleep(Duration::from_millis(1).min(limit));
     }
+    true
 }
 
 /// [`drain`] without blocking the thread. The future looks after each round of the reaper, which

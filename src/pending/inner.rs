@@ -99,9 +99,8 @@ impl<T: 'static> Inner<T> {
         target: Target<T, Handler<T>>,
     ) -> Result<Self, BuildError> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
-        let shards = config.shards;
         Ok(Inner {
-            engine: Engine::new(config, move || PerShard::new(shards))?,
+            engine: Engine::new(config, PerShard::new)?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,

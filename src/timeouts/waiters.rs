@@ -128,9 +128,7 @@ impl Drop for Claimed<'_> {
 
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
-        let shards = config.shards;
-        let engine = Engine::new(config, move || PerShard::new(shards))?;
-        Ok(Waiters { engine, panics: Panics::default() })
+        Ok(Waiters { engine: Engine::new(config, PerShard::new)?, panics: Panics::default() })
     }
 
     /// The tick at which `after` nanoseconds from now on are over.

@@ -126,8 +126,7 @@ impl<T: 'static> Trees<T> {
         settings: Settings,
         target: Target<Outcome<T>, dyn Handler<T>>,
     ) -> Result<Self, BuildError> {
-        let shards = config.shards;
-        let share = move || Share {
+        let share = |shards| Share {
             counts: PerShard::new(shards),
             nonce: Counter::default(),
             undelivered: Undelivered::default(),

@@ -95,17 +95,6 @@ impl<T: 'static> Tree<T> {
     pub(super) fn token(slot: Slot<'_, Self>) -> &Place<T> {
         &slot.fields().token
     }
-
-    /// Sets the word of a slot that the caller has claimed. A swap that was prepared against an
-    /// earlier occupant may succeed before; this store overwrites it. Loom needs a swap, as in
-    /// `Header::give_back`.
-    #[inline(always)]
-    pub(crate) fn set_word(&self, word: u64) {
-        #[cfg(not(expiry_loom))]
-        self.word.store(word, Ordering::Release);
-        #[cfg(expiry_loom)]
-        self.word.swap(word, Ordering::Release);
-    }
 }
 
 /// Without a token a slot takes 32 bytes: the lease and the three words.
@@ -147,6 +136,11 @@ pub(super) fn occupy<'a, T: 'static>(
         // SAFETY: just claimed.
         unsafe { Tree::token(slot).put(token) };
     }
-    tree.set_word(word);
+    // A swap that was prepared against an earlier occupant may succeed before; this store overwrites
+    // it. Loom needs a swap, as in `Header::give_back`.
+    #[cfg(not(expiry_loom))]
+    tree.word.store(word, Ordering::Release);
+    #[cfg(expiry_loom)]
+    tree.word.swap(word, Ordering::Release);
     vacant.publish(lease)
 }

@@ -140,10 +140,10 @@ pub(crate) struct Engine<P: Payload, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// `stripe` makes the frontend's share of a thread's stripe.
+    /// `stripe` makes the frontend's share of a thread's stripe, for so many shards.
     pub(crate) fn new(
         config: Config,
-        stripe: impl Fn() -> C + Send + Sync + 'static,
+        stripe: impl Fn(usize) -> C + Send + Sync + 'static,
     ) -> Result<Self, BuildError> {
         let deadlines = Deadlines::new(config.clock, config.precision, config.exact);
         let now = deadlines.ticks().start();
@@ -154,7 +154,7 @@ impl<P: Payload, C> Engine<P, C> {
                 (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
             ),
             keys: Keys::new(shards, config.seed).map_err(|_| BuildError::OutOfMemory)?,
-            stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
+            stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe(shards)))),
             deadlines,
             admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),

@@ -250,8 +250,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
-        let shards = config.shards;
-        let share = move || Share { counts: PerShard::new(shards), lookups: Lookups::default() };
+        let share = |shards| Share { counts: PerShard::new(shards), lookups: Lookups::default() };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
