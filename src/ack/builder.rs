@@ -9,12 +9,10 @@ use crate::kit::handle::builder;
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
 use crate::kit::target::{builds, Target};
-use crate::time::nanos;
+use crate::time::{nanos, Lifetime};
 use rand::RngCore;
 use std::sync::Arc;
 use std::time::Duration;
-
-type To<T> = Target<Outcome<T>, dyn Handler<T>>;
 
 /// Settings of an [`AckTracker`], with defaults that suit a server.
 ///
@@ -155,14 +153,11 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         build_manual
     }
 
-    fn built(self, target: To<T>, reaper: bool) -> Result<AckTracker<T>, BuildError> {
-        let reaper = self.setup.reaper(reaper)?;
-        let trees = Arc::new(self.trees(target)?);
-        let owner = Owner::new(&trees, |trees| &trees.engine, reaper)?;
-        Ok(AckTracker { trees, owner, on_drop: self.on_drop })
-    }
-
-    fn trees(&self, target: To<T>) -> Result<Trees<T>, BuildError> {
+    fn built(
+        self,
+        target: Target<Outcome<T>, dyn Handler<T>>,
+        reaper: bool,
+    ) -> Result<AckTracker<T>, BuildError> {
         // With timeouts off, early arrivals still have one.
         let fallback = Duration::from_secs(30).max(self.setup.interval.unwrap_or_default());
         let timeout = self.timeout.unwrap_or(fallback);
@@ -179,11 +174,13 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         let sampled = (self.sampling * (1u64 << 32) as f64) as u64;
         let settings = Settings {
             timeout: self.timeout.map(nanos),
-            early_timeout: nanos(early_timeout),
+            early_timeout: Lifetime::After(early_timeout),
             early_capacity: self.early_capacity,
             sampled,
             secrets: std::array::from_fn(|_| random.next_u64()),
         };
-        Trees::new(config, settings, target)
+        let trees = Arc::new(Trees::new(config, settings, target)?);
+        let owner = Owner::new(&trees, |trees| &trees.engine, &self.setup, reaper)?;
+        Ok(AckTracker { trees, owner, on_drop: self.on_drop })
     }
 }

@@ -4,9 +4,10 @@
 //! tracker, be slow, or panic, and affects only its own thread.
 
 use super::outcome::Outcome;
-use crate::kit::panics::caught;
+use crate::kit::panics::Panics;
+#[cfg(feature = "async")]
+use crate::kit::stream::Listeners;
 use crate::kit::target::Target;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Something that wants to know how roots end. Implemented for closures. It gets each outcome by
 /// value, and with it the root's token.
@@ -44,22 +45,17 @@ impl<T, F: Fn(Outcome<T>) + Send + Sync + 'static> Handler<T> for F {
 /// Where outcomes go, and the number of caught panics there.
 pub(crate) struct Deliver<T> {
     pub(super) target: Target<Outcome<T>, dyn Handler<T>>,
-    pub(super) panics: AtomicU64,
+    pub(super) panics: Panics,
 }
 
 impl<T: 'static> Deliver<T> {
-    /// Whether a task waits for an outcome in the channel.
+    /// The tasks that wait for an outcome in the channel, if there are any.
     #[cfg(feature = "async")]
     #[inline(always)]
-    pub(crate) fn is_awaited(&self) -> bool {
-        matches!(&self.target, Target::Channel(sender) if sender.is_awaited())
-    }
-
-    /// Wakes the tasks that wait for one. Never panics.
-    #[cfg(feature = "async")]
-    pub(crate) fn wake(&self) {
-        if let Target::Channel(sender) = &self.target {
-            sender.wake();
+    pub(crate) fn awaited(&self) -> Option<&Listeners> {
+        match &self.target {
+            Target::Channel(sender) if sender.listeners.is_awaited() => Some(&sender.listeners),
+            _ => None,
         }
     }
 
@@ -69,19 +65,11 @@ impl<T: 'static> Deliver<T> {
         // A token that no receiver takes is dropped here.
         let drops = std::mem::needs_drop::<T>();
         match &self.target {
-            Target::Unheard | Target::Poll(_) if drops => self.guard(|| drop(outcome)),
+            Target::Unheard | Target::Poll(_) if drops => self.panics.guard(|| drop(outcome)),
             Target::Unheard | Target::Poll(_) => {}
-            Target::Listener(handler) => self.guard(|| handler.outcome(outcome)),
-            Target::Channel(sender) if drops => self.guard(|| sender.put(outcome)),
+            Target::Listener(handler) => self.panics.guard(|| handler.outcome(outcome)),
+            Target::Channel(sender) if drops => self.panics.guard(|| sender.put(outcome)),
             Target::Channel(sender) => sender.put(outcome),
-        }
-    }
-
-    /// Runs the user's code. Catches and counts its panic.
-    #[inline(always)]
-    fn guard(&self, call: impl FnOnce()) {
-        if caught(call) {
-            self.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -1,17 +1,17 @@
 //! What operators can see: counters, the lateness of expiry, and the roots in flight.
 
 use super::outcome::{Root, RootId};
-use super::trees::{Seen, Trees};
+use super::trees::{Tree, Trees};
 use super::AckTracker;
 use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
 use crate::core::lease::State;
+use crate::core::occupancy::Occupant;
 use crate::kit::snapshot::snapshot;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 snapshot! {
@@ -98,7 +98,7 @@ snapshot! {
         reaper_rounds: u64 as REAPER_ROUNDS = trees.engine.rounds.get();
         /// Panics of the handler that were caught, and of the clock on the reaper's thread.
         handler_panics: u64 as HANDLER_PANICS
-            = trees.deliver.panics.load(Relaxed) + trees.engine.clock_panics.get();
+            = trees.deliver.panics.count() + trees.engine.clock_panics.get();
         /// Outcomes that went to the second queue of the channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = trees.deliver.target.astray().0;
@@ -145,7 +145,7 @@ pub struct InFlight {
 
 impl<T: 'static> Trees<T> {
     /// Calls `f` with every root in flight: each read consistently, together no snapshot.
-    fn each_in_flight(&self, mut f: impl FnMut(InFlight, Seen)) {
+    fn each_in_flight<'s>(&'s self, mut f: impl FnMut(InFlight, Occupant<'s, Tree<T>>)) {
         let now = self.engine.deadlines.clock().now();
         self.engine.for_each(|live| {
             let lease = live.lease;
@@ -162,7 +162,6 @@ impl<T: 'static> Trees<T> {
                 return;
             }
             let deadline = self.engine.deadlines.of(again);
-            let seen = Seen { id: live.id, lease: again, key };
             let root = InFlight {
                 root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },
                 owner,
@@ -170,7 +169,7 @@ impl<T: 'static> Trees<T> {
                 remaining: (deadline != NEVER)
                     .then(|| self.engine.deadlines.ticks().until(now, deadline)),
             };
-            f(root, seen);
+            f(root, Occupant { lease: again, ..live });
         });
     }
 }
@@ -243,11 +242,11 @@ impl<T: Send + 'static> AckTracker<T> {
     /// is under way.
     pub fn fail_all(&self, owner: u64) -> usize {
         let mut all = Vec::new();
-        self.trees.each_in_flight(|root, seen| {
-            if root.owner == owner {
-                all.push(seen);
+        self.trees.each_in_flight(|in_flight, seen| {
+            if in_flight.owner == owner {
+                all.push((seen, in_flight.root));
             }
         });
-        all.into_iter().filter(|seen| self.trees.fail_seen(seen)).count()
+        all.into_iter().filter(|&(seen, root)| self.trees.fail_seen(seen, root)).count()
     }
 }

@@ -4,16 +4,12 @@ use super::trees::Trees;
 #[cfg(doc)]
 use super::{AckError, Reason};
 use super::{AckTracker, Outcome};
-#[cfg(feature = "async")]
-use crate::core::engine::Frontend;
 use crate::kit::lifecycle::{drain, shut, Reaping, Shut};
 #[cfg(doc)]
 use crate::WhenFull;
-#[cfg(feature = "async")]
-use std::future::Future;
 use std::time::Duration;
 #[cfg(feature = "async")]
-use std::time::Instant;
+use {crate::core::engine::Frontend, crate::kit::lifecycle::drain_soon, std::future::Future};
 
 /// What becomes of the roots that are still in flight when a tracker is shut down.
 ///
@@ -73,22 +69,7 @@ impl<T: Send + 'static> AckTracker<T> {
             _ => Vec::new(),
         }
     }
-
-    /// The reaper, if there is one in this process.
-    #[cfg(feature = "async")]
-    fn reaper(&self) -> Option<&Reaping> {
-        Reaping::here(self.owner.reaper())
-    }
-
-    #[cfg(feature = "async")]
-    fn is_drained(&self) -> bool {
-        self.trees.engine.is_vacant(&*self.trees)
-    }
 }
-
-/// 34 years, which the clock of every system can add.
-#[cfg(feature = "async")]
-const FAR: Duration = Duration::from_secs(1 << 30);
 
 #[cfg(feature = "async")]
 impl<T: Send + 'static> AckTracker<T> {
@@ -136,49 +117,32 @@ impl<T: Send + 'static> AckTracker<T> {
         &self,
         mode: ShutdownMode,
     ) -> impl Future<Output = Vec<Outcome<T>>> + Send + '_ {
-        let engine = &self.trees.engine;
+        let (trees, engine) = (&*self.trees, &self.trees.engine);
         engine.admission.refuse();
-        self.trees.deliver.target.close();
+        trees.deliver.target.close();
         if mode == ShutdownMode::Return {
-            self.trees.returned.want();
+            trees.returned.want();
         }
-        let until = match (self.reaper(), mode) {
-            (Some(reaper), ShutdownMode::Drain(limit)) => {
-                reaper.ask_to_drain(engine, limit);
-                None
-            }
-            (Some(reaper), _) => {
-                reaper.ask(engine);
-                None
-            }
+        let reaper = Reaping::here(self.owner.reaper());
+        let mut drained = None;
+        match (reaper, mode) {
+            (Some(reaper), ShutdownMode::Drain(limit)) => reaper.ask_to_drain(engine, limit),
+            (Some(reaper), _) => reaper.ask(engine),
             (None, ShutdownMode::Drain(limit)) => {
-                let now = Instant::now();
-                now.checked_add(limit).or_else(|| now.checked_add(FAR))
+                drained = Some(drain_soon(engine, None, trees, limit));
             }
-            (None, _) => {
-                self.trees.close();
-                None
-            }
-        };
-        async move {
-            match self.reaper() {
-                Some(reaper) => reaper.ended(engine).await,
-                None => engine.admission.until_parted(|| self.has_ended_by_hand(until)).await,
-            }
-            self.trees.returned.take()
+            (None, _) => trees.close(),
         }
-    }
-
-    /// Drives a tracker without a reaper that shuts down, and closes it when it is drained, or
-    /// `until` has come. Returns `Some` then.
-    fn has_ended_by_hand(&self, until: Option<Instant>) -> Option<()> {
-        let engine = &self.trees.engine;
-        let Some(until) = until else {
-            return Some(());
-        };
-        engine.poll_beside(engine.deadlines.clock().now(), 4096, &*self.trees);
-        let over = self.is_drained() || Instant::now() >= until;
-        over.then(|| self.trees.close())
+        async move {
+            if let Some(reaper) = reaper {
+                reaper.ended(engine).await;
+            }
+            if let Some(drained) = drained {
+                drained.await;
+                trees.close();
+            }
+            trees.returned.take()
+        }
     }
 }
 

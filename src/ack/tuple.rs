@@ -170,8 +170,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
 
     /// Takes over another tuple's anchors. Two shares in one root become one, their XOR.
     fn absorb(&mut self, mut other: Self) {
-        let anchors = other.first.take().into_iter().chain(other.more.drain(..));
-        for anchor in anchors {
+        for anchor in other.settle() {
             let same =
                 self.first.iter_mut().chain(&mut self.more).find(|mine| mine.root == anchor.root);
             match same {
@@ -184,16 +183,7 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
             }
         }
     }
-}
 
-/// A new edge from `parent`, added to its share.
-fn child(parent: &mut Anchor) -> Anchor {
-    let share = edge();
-    parent.share ^= share;
-    Anchor { root: parent.root, share }
-}
-
-impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     /// The roots of the trees that this tuple belongs to.
     pub fn roots(&self) -> impl Iterator<Item = Root> + '_ {
         self.first.iter().chain(&self.more).map(|anchor| anchor.root)
@@ -209,12 +199,9 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     pub fn ack(mut self) -> Result<Ack, AckError> {
         let mut result = Ok(Ack::Pending);
         for anchor in self.settle() {
-            // A share of zero (children cancel out its own edge, one in 2^64) needs no ack.
-            let acked = match self.tracker.borrow().ack(anchor.root, anchor.share) {
-                Err(AckError::ZeroEdge) => continue,
-                acked => acked,
-            };
-            match acked {
+            match self.tracker.borrow().ack(anchor.root, anchor.share) {
+                // A share of zero (children cancel out its own edge, one in 2^64) needs no ack.
+                Err(AckError::ZeroEdge) => {}
                 Err(error) => result = Err(error),
                 Ok(Ack::Completed) if result.is_ok() => result = Ok(Ack::Completed),
                 Ok(_) => {}
@@ -259,26 +246,16 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
     /// As [`reset_timeout`](Self::reset_timeout), and [`AckError::Lifetime`].
     pub fn reset_timeout_for(&self, timeout: impl Into<Lifetime>) -> Result<(), AckError> {
         let timeout = timeout.into();
-        let mut result = Ok(());
-        for root in self.roots() {
-            if let Err(error) = self.tracker.borrow().reset_timeout_for(root, timeout) {
-                result = Err(error);
-            }
-        }
-        result
+        let reset = |root| self.tracker.borrow().reset_timeout_for(root, timeout).err();
+        self.roots().filter_map(reset).last().map_or(Ok(()), Err)
     }
 
     fn fail_all(&mut self, by: Option<u64>) -> Result<(), AckError> {
-        let mut result = Ok(());
-        for anchor in self.settle() {
-            if let Err(error) = self.tracker.borrow().trees.fail_issued(anchor.root, by) {
-                result = Err(error);
-            }
-        }
-        result
+        let anchors = self.settle();
+        let fail = |anchor: Anchor| self.tracker.borrow().trees.fail_issued(anchor.root, by).err();
+        anchors.filter_map(fail).last().map_or(Ok(()), Err)
     }
 
-    /// Takes the anchors out.
     fn settle(&mut self) -> impl Iterator<Item = Anchor> {
         self.first.take().into_iter().chain(std::mem::take(&mut self.more))
     }
@@ -290,4 +267,11 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Drop for Tuple<H, T> {
             let _ = self.fail_all(None);
         }
     }
+}
+
+/// A new edge from `parent`, added to its share.
+fn child(parent: &mut Anchor) -> Anchor {
+    let share = edge();
+    parent.share ^= share;
+    Anchor { root: parent.root, share }
 }

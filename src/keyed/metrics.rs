@@ -4,7 +4,6 @@ use super::store::Store;
 use crate::core::engine::Frontend;
 use crate::core::lateness::Lateness;
 use crate::kit::snapshot::snapshot;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 snapshot! {
@@ -89,7 +88,7 @@ snapshot! {
         reaper_rounds: u64 as REAPER_ROUNDS = store.engine.rounds.get();
         /// Caught panics of the listener or handler, and of the clock on the reaper's thread.
         listener_panics: u64 as HANDLER_PANICS
-            = store.panics.load(Relaxed) + store.engine.clock_panics.get();
+            = store.panics.count() + store.engine.clock_panics.get();
         /// Keys of a queue, or removals of a map, that went to the second queue of a full channel;
         /// see [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = store.astray().0;
@@ -97,7 +96,7 @@ snapshot! {
         /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
         undelivered: u64 as UNDELIVERED = store.astray().1;
         /// Panics of `Drop` of this store's keys and values that the store has caught.
-        drop_panics: u64 as DROP_PANICS = store.drop_panics.load(Relaxed);
+        drop_panics: u64 as DROP_PANICS = store.drop_panics.count();
         /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
         /// the driver has yet to drop key and value. Those that a caller, or a channel, holds as
         /// `Removed` are not counted.

@@ -141,6 +141,7 @@ impl<T> Receiver<T> {
         if let Some(item) = self.try_next() {
             return Some(item);
         }
+        // Either end closes only when the sending side is dropped, both at once.
         let (bounded, spill) = self.ends.get()?;
         crossbeam_channel::select! {
             recv(bounded) -> item => item.ok().or_else(|| spill.try_recv().ok()),
@@ -155,9 +156,7 @@ impl<T> Receiver<T> {
             return 0;
         };
         let before = into.len();
-        into.extend(bounded.try_iter().take(most));
-        let room = most - (into.len() - before);
-        into.extend(spill.try_iter().take(room));
+        into.extend(bounded.try_iter().chain(spill.try_iter()).take(most));
         into.len() - before
     }
 
@@ -191,15 +190,7 @@ impl<T> Iterator for Receiver<T> {
     /// it, not only shut down) and everything was received. After a shutdown,
     /// [`try_next`](Receiver::try_next) until `None` gets the rest.
     fn next(&mut self) -> Option<T> {
-        if let Some(item) = self.try_next() {
-            return Some(item);
-        }
-        // Either end closes only when the sending side is dropped, both at once.
-        let (bounded, spill) = self.ends.get()?;
-        crossbeam_channel::select! {
-            recv(bounded) -> item => item.ok().or_else(|| spill.try_recv().ok()),
-            recv(spill) -> item => item.ok().or_else(|| bounded.try_recv().ok()),
-        }
+        self.next_within(Duration::MAX)
     }
 }
 
@@ -218,7 +209,7 @@ pub(crate) struct Sender<T> {
     /// No thread waits for room any more.
     closing: AtomicBool,
     #[cfg(feature = "async")]
-    listeners: Arc<Listeners>,
+    pub(crate) listeners: Arc<Listeners>,
 }
 
 /// The longest channel. An engine has no more entries either.
@@ -303,22 +294,9 @@ impl<T> Sender<T> {
     fn send_by(&self, when_full: WhenFull, item: T) {
         self.put_by(when_full, item);
         #[cfg(feature = "async")]
-        if self.is_awaited() {
-            self.wake();
+        if self.listeners.is_awaited() {
+            self.listeners.wake();
         }
-    }
-
-    /// Whether tasks wait; for a thread that has just put an item in.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn is_awaited(&self) -> bool {
-        self.listeners.is_awaited()
-    }
-
-    /// Wakes the tasks that wait. Never panics.
-    #[cfg(feature = "async")]
-    pub(crate) fn wake(&self) {
-        self.listeners.wake();
     }
 
     /// Sends, and counts what is lost as undelivered. The caller wakes the tasks that wait.

@@ -43,14 +43,14 @@ macro_rules! handle {
     };
 }
 
-/// `Clone` and `Debug` of a builder with a `setup`, a listener, and fields that are `Copy`.
+/// `Clone` and `Debug` of a builder with a `setup`, perhaps a listener, and fields that are `Copy`.
 macro_rules! builder {
-    ($builder:ident<$($of:ident),*> with $listener:ident $(, shows $field:ident)*) => {
+    ($builder:ident<$($of:ident),*> $(with $listener:ident)? $(, shows $field:ident)*) => {
         impl<$($of),*> Clone for $builder<$($of),*> {
             #[allow(clippy::needless_update)] // where there are no other fields
             fn clone(&self) -> Self {
-                let (setup, $listener) = (self.setup.clone(), self.$listener.clone());
-                $builder { setup, $listener, ..*self }
+                $(let $listener = self.$listener.clone();)?
+                $builder { setup: self.setup.clone(), $($listener,)? ..*self }
             }
         }
 

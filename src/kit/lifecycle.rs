@@ -20,8 +20,8 @@ use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
 use crate::kit::panics::is_inside;
-use crate::kit::reaper::{Reaped, Reaper};
-use crate::kit::trace::event;
+use crate::kit::reaper::{spawn, Reaper, REAPER};
+use crate::kit::setup::Setup;
 use crate::sync::park::{doze, park, Sleeper};
 use crate::sync::worker::Worker;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +42,11 @@ pub(crate) fn shut<P: Payload, C>(
     }
     frontend.close();
     reaper.ask(engine);
-    reaper.join();
+    // A thread that the store shares may be inside another store's listener, which may wait for the
+    // caller: it is left to itself.
+    if let By::Own(worker) = &reaper.by {
+        worker.join();
+    }
 }
 
 /// Begins what [`shut`] does, and blocks no thread: the reaper closes the store, or without a
@@ -77,10 +81,7 @@ pub(crate) fn drain<P: Payload, C>(
 ) -> bool {
     engine.admission.refuse();
     let began = Instant::now();
-    loop {
-        if engine.is_vacant(frontend) {
-            return true;
-        }
+    while !engine.is_vacant(frontend) {
         if is_inside() || began.elapsed() >= limit {
             return false;
         }
@@ -89,6 +90,7 @@ pub(crate) fn drain<P: Payload, C>(
         }
         std::thread::sleep(Duration::from_millis(1).min(limit));
     }
+    true
 }
 
 /// [`drain`] without blocking the thread. The future looks after each round of the reaper, which
@@ -112,7 +114,9 @@ pub(crate) fn drain_soon<'a, P: Payload, C>(
             return Some(true);
         }
         if let (false, Some(reaper)) = (is_over, reaper) {
-            reaper.ask_to_look(engine);
+            // Asks it to wake, after its next round, the tasks that wait for the last entry's end.
+            reaper.orders.look();
+            engine.wakeup.wake_from_sleep();
         }
         is_over.then_some(false)
     })
@@ -165,19 +169,23 @@ pub(crate) trait Shut {
 }
 
 impl<F: Shut> Owner<F> {
-    /// The owner of a new store. With settings of a reaper it starts one.
+    /// The owner of a new store. It starts a reaper where the store `reaps`.
     pub(crate) fn new<P: Payload, C: Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        reaper: Option<ReaperSettings>,
+        setup: &Setup,
+        reaps: bool,
     ) -> Result<Arc<Self>, BuildError>
     where
         F: Frontend<P> + Send + Sync + 'static,
     {
+        if reaps && setup.clock.as_ref().is_some_and(|clock| clock.is_manual()) {
+            return Err(BuildError::ManualClock);
+        }
         // Made first: if the reaper does not start, the owner's drop shuts the store down.
         let mut owner = Owner { frontend: frontend.clone(), reaper: None };
-        if let Some(settings) = reaper {
-            owner.reaper = Some(Reaping::start(frontend, engine, settings)?);
+        if reaps {
+            owner.reaper = Some(Reaping::start(frontend, engine, setup)?);
         }
         Ok(Arc::new(owner))
     }
@@ -197,15 +205,6 @@ impl<F: Shut> Drop for Owner<F> {
     }
 }
 
-pub(crate) struct ReaperSettings {
-    /// The one that it shares with other stores; `None`: it gets a thread of its own.
-    pub(crate) shared: Option<Reaper>,
-    /// Name of a thread of its own.
-    pub(crate) name: String,
-    /// Steps of work before it looks round again.
-    pub(crate) budget: usize,
-}
-
 /// The thread that reaps a store, and how to stop that.
 pub(crate) struct Reaping {
     by: By,
@@ -217,51 +216,36 @@ enum By {
     Shared(Reaper),
 }
 
-/// A store, as its reaper knows it.
-struct Task<F, E> {
-    frontend: Arc<F>,
-    engine: fn(&F) -> &E,
-    budget: usize,
-    orders: Arc<Orders>,
-}
-
-impl<P: Payload, C: Send + Sync, F: Frontend<P> + Send + Sync> Reaped for Task<F, Engine<P, C>> {
-    fn drive(&self, until: Option<Instant>) -> Next {
-        let engine = (self.engine)(&self.frontend);
-        let share = Share { until, ..Share::of(self.budget) };
-        let next = drive(engine, &*self.frontend, share, &self.orders);
-        if let Next::Stop = next {
-            self.orders.end();
-            #[cfg(feature = "async")]
-            engine.admission.parted();
-        }
-        next
-    }
-}
-
 impl Reaping {
     /// Starts a reaper for the engine of `frontend`, or has a shared one drive it, too.
     fn start<P: Payload, C: Send + Sync + 'static, F: Frontend<P> + Send + Sync + 'static>(
         frontend: &Arc<F>,
         engine: fn(&F) -> &Engine<P, C>,
-        settings: ReaperSettings,
+        setup: &Setup,
     ) -> Result<Self, BuildError> {
-        let ReaperSettings { shared, name, budget } = settings;
+        let budget = setup.budget.unwrap_or(4096);
         let orders = Arc::new(Orders::new());
-        let task = Task { frontend: frontend.clone(), engine, budget, orders: orders.clone() };
         let wakeup = &engine(frontend).wakeup;
-        let by = match shared {
+        let (frontend, ordered) = (frontend.clone(), orders.clone());
+        let round = move |until| {
+            let engine = engine(&frontend);
+            let share = Share { until, ..Share::of(budget) };
+            let next = drive(engine, &*frontend, share, &ordered);
+            if let Next::Stop = next {
+                ordered.end();
+                #[cfg(feature = "async")]
+                engine.admission.parted();
+            }
+            next
+        };
+        let by = match &setup.reaper {
             Some(reaper) => {
-                reaper.take_on(task, |sleeper| wakeup.set_reaper(sleeper))?;
-                By::Shared(reaper)
+                reaper.take_on(Box::new(round), |sleeper| wakeup.set_reaper(sleeper))?;
+                By::Shared(reaper.clone())
             }
             None => {
-                let worker = Worker::spawn(&name, move || {
-                    event!(DEBUG, "reaper started");
-                    run(&task);
-                    event!(DEBUG, "reaper stopped");
-                });
-                let worker = worker.map_err(|error| BuildError::NoThread(error.to_string()))?;
+                let name = setup.name.as_deref().unwrap_or(REAPER);
+                let worker = spawn(name, move || run(round))?;
                 wakeup.set_reaper(Sleeper::own(worker.thread().clone()));
                 By::Own(worker)
             }
@@ -287,26 +271,11 @@ impl Reaping {
         engine.wakeup.wake();
     }
 
-    /// Waits until the store's own thread has ended. One that the store shares may be inside
-    /// another store's listener, which may wait for the caller: it is left to itself.
-    fn join(&self) {
-        if let By::Own(worker) = &self.by {
-            worker.join();
-        }
-    }
-
     /// Asks the reaper to stop when nothing is left, or `limit` has passed.
     #[cfg(feature = "async")]
     pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
         self.orders.drain(limit);
         engine.wakeup.wake();
-    }
-
-    /// Asks the reaper to wake, after its next round, the tasks that wait for the last entry's end.
-    #[cfg(feature = "async")]
-    fn ask_to_look<P: Payload, C>(&self, engine: &Engine<P, C>) {
-        self.orders.look();
-        engine.wakeup.wake_from_sleep();
     }
 
     /// Ends when the reaper has done its last round of the store.
@@ -318,9 +287,9 @@ impl Reaping {
 }
 
 /// The thread of one store: drives it until it is ordered to stop.
-fn run(task: &impl Reaped) {
+fn run(drive: impl Fn(Option<Instant>) -> Next) {
     loop {
-        match task.drive(None) {
+        match drive(None) {
             Next::Round => {}
             Next::Pause(time) => doze(time),
             Next::Sleep(limit) => park(limit),

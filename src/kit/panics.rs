@@ -11,6 +11,7 @@ use crate::kit::trace::event;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[cfg(not(expiry_loom))]
 thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
@@ -51,6 +52,24 @@ impl Drop for Inside {
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
     let _inside = Inside::enter();
     goes_on(f).is_none()
+}
+
+/// Number of panics of the user's code that a store has caught.
+#[derive(Debug, Default)]
+pub(crate) struct Panics(AtomicU64);
+
+impl Panics {
+    /// Runs `f`, the user's code, and counts its panic.
+    #[inline(always)]
+    pub(crate) fn guard(&self, f: impl FnOnce()) {
+        if caught(f) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }
 
 /// Runs `f`, a store's own work in which the user's clock may panic. Returns `None` if it has.

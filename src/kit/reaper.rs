@@ -24,6 +24,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Name of a reaper's thread, unless it was given one.
+pub(crate) const REAPER: &str = "expiry-reaper";
+
 /// How long a store is driven while others wait.
 const TURN: Duration = Duration::from_millis(1);
 
@@ -89,16 +92,24 @@ struct Inner {
 
 /// How other threads reach the reaper.
 struct Outside {
-    joining: Stack<(u64, Box<dyn Reaped>)>,
+    joining: Stack<(u64, Box<Drive>)>,
     calls: Arc<Stack<u64>>,
     /// There is no handle any more.
     deserted: AtomicBool,
 }
 
-/// A store, to its reaper.
-pub(crate) trait Reaped: Send {
-    /// Does a round, until this time if given. With [`Next::Stop`] it has closed the store.
-    fn drive(&self, until: Option<Instant>) -> Next;
+/// A store, to its reaper: does a round, until this time if given. With [`Next::Stop`] it has
+/// closed the store.
+pub(crate) type Drive = dyn Fn(Option<Instant>) -> Next + Send;
+
+/// Starts a reaper's thread, which does `run`.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<Worker, BuildError> {
+    let worker = Worker::spawn(&name.replace('\0', " "), || {
+        event!(DEBUG, "reaper started");
+        run();
+        event!(DEBUG, "reaper stopped");
+    });
+    worker.map_err(|error| BuildError::NoThread(error.to_string()))
 }
 
 impl Reaper {
@@ -108,7 +119,7 @@ impl Reaper {
     ///
     /// [`BuildError::NoThread`].
     pub fn new() -> Result<Self, BuildError> {
-        Self::named("expiry-reaper")
+        Self::named(REAPER)
     }
 
     /// Starts the thread, with a name, of which Linux shows 15 bytes.
@@ -123,13 +134,7 @@ impl Reaper {
             deserted: AtomicBool::new(false),
         });
         let inside = outside.clone();
-        let run = move || {
-            event!(DEBUG, "reaper started");
-            Stores::default().run(&inside);
-            event!(DEBUG, "reaper stopped");
-        };
-        let worker = Worker::spawn(&name.replace('\0', " "), run);
-        let worker = worker.map_err(|error| BuildError::NoThread(error.to_string()))?;
+        let worker = spawn(name, move || Stores::default().run(&inside))?;
         Ok(Reaper { inner: Arc::new(Inner { worker, outside, numbers: AtomicU64::new(0) }) })
     }
 
@@ -155,7 +160,7 @@ impl Reaper {
     /// Makes it drive a store from now on. The store gets what wakes it by `tell`.
     pub(crate) fn take_on(
         &self,
-        store: impl Reaped + 'static,
+        drive: Box<Drive>,
         tell: impl FnOnce(Sleeper),
     ) -> Result<(), BuildError> {
         let Inner { worker, outside, numbers } = &*self.inner;
@@ -164,7 +169,7 @@ impl Reaper {
             return Err(BuildError::NoThread(why.into()));
         }
         let number = numbers.fetch_add(1, Ordering::Relaxed);
-        outside.joining.push((number, Box::new(store)));
+        outside.joining.push((number, drive));
         // This wakes the thread.
         tell(Sleeper::shared(worker.thread().clone(), number, outside.calls.clone()));
         Ok(())
@@ -186,7 +191,7 @@ impl Drop for Inner {
 }
 
 struct Store {
-    reaped: Box<dyn Reaped>,
+    drive: Box<Drive>,
     wants: Wants,
 }
 
@@ -215,8 +220,8 @@ impl Stores {
             // survives: `unpark` follows the store, and the stacks are taken by swaps, in which
             // loom reads the newest value.
             let deserted = outside.deserted.load(Ordering::Acquire);
-            for (number, reaped) in outside.joining.take() {
-                self.all.insert(number, Store { reaped, wants: Wants::Nothing });
+            for (number, drive) in outside.joining.take() {
+                self.all.insert(number, Store { drive, wants: Wants::Nothing });
                 self.call(number);
             }
             for number in outside.calls.take() {
@@ -261,7 +266,7 @@ impl Stores {
         let Some(store) = self.all.get_mut(&number) else { return };
         store.wants = Wants::Nothing;
         let turn = || Instant::now() + TURN;
-        match store.reaped.drive((others && !cfg!(expiry_loom)).then(turn)) {
+        match (store.drive)((others && !cfg!(expiry_loom)).then(turn)) {
             Next::Round => self.call(number),
             Next::Pause(time) | Next::Sleep(Some(time)) => self.call_after(number, time),
             Next::Sleep(None) => {}

@@ -3,7 +3,6 @@
 use crate::core::engine::{Config, Precision, Source};
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::kit::lifecycle::ReaperSettings;
 use crate::kit::reaper::Reaper;
 use crate::time::{nanos, Clock, CoarseClock};
 use rand::{rngs::SmallRng, RngCore, SeedableRng};
@@ -23,11 +22,10 @@ pub(crate) struct Setup {
     pub(crate) weighs: bool,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) exact: bool,
-    /// 4096 unless set.
+    /// Steps of work before the reaper looks round again; 4096 unless set.
     pub(crate) budget: Option<usize>,
-    /// What the store's reaper thread is called.
+    /// Name of the store's own reaper thread; `expiry-reaper` unless set.
     pub(crate) name: Option<String>,
-    /// The reaper that it shares with other stores.
     pub(crate) reaper: Option<Reaper>,
     pub(crate) seed: Option<u64>,
     pub(crate) pause_grace: Option<Duration>,
@@ -82,17 +80,6 @@ impl Setup {
             asymmetric: self.asymmetric,
         };
         Ok((config, random))
-    }
-
-    /// The settings of the reaper, if there is to be one.
-    pub(crate) fn reaper(&self, wanted: bool) -> Result<Option<ReaperSettings>, BuildError> {
-        if wanted && self.clock.as_ref().is_some_and(|clock| clock.is_manual()) {
-            return Err(BuildError::ManualClock);
-        }
-        let name = || self.name.as_deref().unwrap_or("expiry-reaper").replace('\0', " ");
-        let budget = self.budget.unwrap_or(4096);
-        let settings = || ReaperSettings { shared: self.reaper.clone(), name: name(), budget };
-        Ok(wanted.then(settings))
     }
 
     /// The hasher of keys for which the caller has chosen none: that of the seed, if there is one.

@@ -32,6 +32,7 @@ impl Listeners {
         !self.tasks.is_empty()
     }
 
+    /// Wakes the tasks that wait. Never panics.
     pub(crate) fn wake(&self) {
         self.tasks.wake();
     }

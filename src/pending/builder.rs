@@ -79,8 +79,7 @@ impl<T: Send + 'static> PendingTableBuilder<T> {
         reaper: bool,
     ) -> Result<PendingTable<T>, BuildError> {
         let inner = Arc::new(Inner::new(&self.setup, self.timeout, target)?);
-        let reaper = self.setup.reaper(reaper)?;
-        let owner = Owner::new(&inner, |inner| &inner.engine, reaper)?;
+        let owner = Owner::new(&inner, |inner| &inner.engine, &self.setup, reaper)?;
         Ok(PendingTable { inner, owner })
     }
 }

@@ -33,6 +33,7 @@
 //! read-modify-write for each insertion (Q12); a poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
+use super::PendingError;
 use crate::core::engine::{BadTimeout, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Vacant};
@@ -44,13 +45,12 @@ use crate::core::value::Owned;
 use crate::error::BuildError;
 use crate::keyed::StoreError;
 use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
-use crate::kit::panics::caught;
+use crate::kit::panics::Panics;
 use crate::kit::setup::Setup;
 use crate::kit::target::Target;
 use crate::sync::Ordering;
 use crate::time::{nanos, Lifetime, NEVER};
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -77,13 +77,6 @@ pub(super) struct Counts {
 
 type Mine = Stripe<PerShard<Counts>>;
 
-#[derive(Clone, Copy)]
-enum End {
-    Taken,
-    Expired,
-    Closed,
-}
-
 /// What the handles of a table share.
 pub(super) struct Inner<T: 'static> {
     pub(super) engine: Engine<Value<T>, PerShard<Counts>>,
@@ -94,7 +87,7 @@ pub(super) struct Inner<T: 'static> {
     /// The values that a shutdown has ended and has yet to return.
     pub(super) kept: Leftovers<T>,
     /// Caught panics of handlers, and of values that were dropped.
-    pub(super) panics: Statistic,
+    pub(super) panics: Panics,
     /// Threads may share a table if values may move between them.
     _values: PhantomData<Mutex<T>>,
 }
@@ -106,14 +99,13 @@ impl<T: 'static> Inner<T> {
         target: Target<T, Handler<T>>,
     ) -> Result<Self, BuildError> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
-        let shards = config.shards;
         Ok(Inner {
-            engine: Engine::new(config, move || PerShard::new(shards))?,
+            engine: Engine::new(config, PerShard::new)?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,
             kept: Leftovers::new(),
-            panics: Statistic::new(0),
+            panics: Panics::default(),
             _values: PhantomData,
         })
     }
@@ -123,20 +115,16 @@ impl<T: 'static> Inner<T> {
         &mine.frontend[self.engine.shard_of(id)]
     }
 
-    pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        self.engine.sum(|counts| counts, counter)
-    }
-
     /// Puts a value in, or gives it back.
     #[inline]
-    pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, (StoreError, T)> {
+    pub(super) fn insert(&self, value: T, timeout: Lifetime) -> Result<Ticket, PendingError<T>> {
         let (mut value, mut attempts) = (value, 0);
         loop {
             match self.enter(value, timeout) {
                 Ok(place) => return Ok(self.seal.seal(place)),
                 Err((error, back)) => {
                     if !self.makes_room(error, &mut attempts) {
-                        return Err((error, back));
+                        return Err(PendingError { value: back, error });
                     }
                     value = back;
                 }
@@ -181,7 +169,10 @@ impl<T: 'static> Inner<T> {
             if self.engine.enforce_in(header, live.id, deadline).is_err() {
                 if let Ok(ended) = live.end() {
                     // The shutdown has not seen the value.
-                    return Err((StoreError::Closed, self.leave(mine, ended, End::Closed)));
+                    return Err((
+                        StoreError::Closed,
+                        self.leave(mine, ended, |counts| &counts.closed),
+                    ));
                 }
             }
             Ok(Place { id: live.id, generation, round })
@@ -238,41 +229,37 @@ impl<T: 'static> Inner<T> {
     pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
         // A live value's lease does not change, so a swap that fails finds the value ended.
         let ended = self.find(ticket)?.end().ok()?;
-        Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)))
+        Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)))
     }
 
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|live| {
             if let Some(Ok(ended)) = live.lease.is(State::Live).then(|| live.end()) {
-                all.push(self.engine.with_stripe(|mine, _| self.leave(mine, ended, End::Taken)));
+                all.push(
+                    self.engine
+                        .with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)),
+                );
             }
         });
         all
     }
 
-    /// Takes the value out of a slot that the caller has ended, and frees the slot.
+    /// Takes the value out of a slot that the caller has ended, and frees the slot. Counts the end.
     #[inline(always)]
-    fn leave(&self, mine: &Mine, ended: Ended<'_, Value<T>>, end: End) -> T {
+    fn leave(
+        &self,
+        mine: &Mine,
+        ended: Ended<'_, Value<T>>,
+        counter: impl Fn(&Counts) -> &Counter,
+    ) -> T {
         // SAFETY: it has ended, and no other thread looks at values.
         let value = unsafe { ended.slot().take() };
-        let counts = self.count(mine, ended.id());
-        match end {
-            End::Taken => counts.taken.add(1),
-            End::Expired => counts.expired.add(1),
-            End::Closed => counts.closed.add(1),
-        }
+        counter(self.count(mine, ended.id())).add(1);
         if self.engine.free(mine, ended) {
             self.engine.tend_if_wanted(self);
         }
         value
-    }
-
-    /// Runs the user's code. Catches and counts its panic.
-    fn guard(&self, call: impl FnOnce()) {
-        if caught(call) {
-            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
     }
 
     /// For tests: gives each free slot of the first chunk this generation and round.
@@ -319,9 +306,9 @@ impl<T: 'static> Reports<T> for Inner<T> {
 
     fn report(&self, value: T) {
         match &self.target {
-            Target::Unheard => self.guard(|| drop(value)),
+            Target::Unheard => self.panics.guard(|| drop(value)),
             Target::Poll(stack) => stack.push(value),
-            Target::Listener(handler) => self.guard(|| handler(value)),
+            Target::Listener(handler) => self.panics.guard(|| handler(value)),
             Target::Channel(sender) => sender.send(value),
         }
     }
@@ -359,7 +346,8 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
 
     fn expired(&self, ended: Ended<'_, Value<T>>, (): (), _: u64, _: u64) {
         let inner = self.inner();
-        let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Expired));
+        let value =
+            inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, |counts| &counts.expired));
         self.report(value);
     }
 
@@ -368,7 +356,9 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
         let wanted = inner.kept.is_wanted();
         let mut unwanted = Vec::new();
         let closed = inner.engine.close(self, |ended, ()| {
-            let value = inner.engine.with_stripe(|mine, _| inner.leave(mine, ended, End::Closed));
+            let value = inner
+                .engine
+                .with_stripe(|mine, _| inner.leave(mine, ended, |counts| &counts.closed));
             if wanted {
                 inner.kept.push(value);
             } else {
@@ -376,20 +366,21 @@ impl<T: 'static, R: Reports<T>> Frontend<Value<T>> for R {
             }
         });
         // Away from every shard.
-        unwanted.into_iter().for_each(|value| inner.guard(|| drop(value)));
+        unwanted.into_iter().for_each(|value| inner.panics.guard(|| drop(value)));
         if closed {
             inner.target.finish();
         }
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.inner().engine.balance(|counts| {
-            let Some(counts) = counts.get(shard) else {
-                return (0, 0);
-            };
-            let ended = [&counts.taken, &counts.expired, &counts.closed];
-            (Counter::balance(&[&counts.inserted], &ended), 0)
-        })
+        self.inner().engine.balance(
+            shard,
+            |counts| counts,
+            |counts| {
+                let ended = [&counts.taken, &counts.expired, &counts.closed];
+                (Counter::balance(&[&counts.inserted], &ended), 0)
+            },
+        )
     }
 }
 

@@ -18,7 +18,6 @@ use crate::kit::target::shutdowns;
 use crate::time::Lifetime;
 use inner::{Inner, Poll};
 use std::cell::RefCell;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,12 +98,6 @@ pub struct PendingError<T> {
     pub error: StoreError,
 }
 
-impl<T> PendingError<T> {
-    pub(crate) fn of(value: T, error: StoreError) -> Self {
-        PendingError { value, error }
-    }
-}
-
 gives_back!(PendingError<T> for StoreError);
 
 snapshot! {
@@ -133,13 +126,13 @@ snapshot! {
         /// Insertions that found no room: the capacity was reached, or there was no memory.
         refused: u64 as REFUSED = inner.engine.refusals();
         /// Values that came in.
-        inserted: u64 as INSERTED = inner.sum(|counts| &counts.inserted);
+        inserted: u64 as INSERTED = inner.engine.sum(|counts| &counts.inserted);
         /// Values that a call has taken; [`cancel_all`](PendingTable::cancel_all), too.
-        taken: u64 as REMOVED = inner.sum(|counts| &counts.taken);
+        taken: u64 as REMOVED = inner.engine.sum(|counts| &counts.taken);
         /// Values whose time was up.
-        expired: u64 as EXPIRED = inner.sum(|counts| &counts.expired);
+        expired: u64 as EXPIRED = inner.engine.sum(|counts| &counts.expired);
         /// Values that a shutdown has ended.
-        closed: u64 as CLOSED = inner.sum(|counts| &counts.closed);
+        closed: u64 as CLOSED = inner.engine.sum(|counts| &counts.closed);
         /// How late expirations were seen.
         lateness: Lateness as LATENESS = inner.engine.total_lateness();
         /// Time that the reaper has spent working.
@@ -149,7 +142,7 @@ snapshot! {
         /// Panics of the listener, of values that the table dropped, and of the clock on the
         /// reaper's thread, that were caught.
         listener_panics: u64 as HANDLER_PANICS
-            = inner.panics.load(Relaxed) + inner.engine.clock_panics.get();
+            = inner.panics.count() + inner.engine.clock_panics.get();
         /// Values that went to the second queue of a full channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = inner.target.astray().0;
@@ -192,8 +185,7 @@ impl<T: Send + 'static> PendingTable<T> {
         value: T,
         timeout: impl Into<Lifetime>,
     ) -> Result<Ticket, PendingError<T>> {
-        let refused = |(error, value)| PendingError::of(value, error);
-        self.inner.insert(value, timeout.into()).map_err(refused)
+        self.inner.insert(value, timeout.into())
     }
 
     /// Inserts many values, and appends their tickets to `tickets`; otherwise as
@@ -306,7 +298,6 @@ impl<T: Send + 'static> PendingTable<T> {
         self.inner.age(generation, round);
     }
 
-    /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<T> {
         self.inner.target.left(&self.inner.kept)
     }

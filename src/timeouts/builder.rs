@@ -3,9 +3,9 @@
 use super::waiters::Waiters;
 use super::Timeouts;
 use crate::error::BuildError;
+use crate::kit::handle::builder;
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
-use std::fmt;
 use std::sync::Arc;
 
 /// Settings of [`Timeouts`].
@@ -38,19 +38,11 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "a builder does nothing until one of its build methods is called"]
-#[derive(Clone)]
 pub struct TimeoutsBuilder {
     setup: Setup,
 }
 
-impl fmt::Debug for TimeoutsBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimeoutsBuilder")
-            .field("interval", &self.setup.interval)
-            .field("capacity", &self.setup.capacity)
-            .finish_non_exhaustive()
-    }
-}
+builder! { TimeoutsBuilder<> }
 
 impl Default for TimeoutsBuilder {
     fn default() -> Self {
@@ -95,8 +87,7 @@ impl TimeoutsBuilder {
     fn built(self, reaper: bool) -> Result<Timeouts, BuildError> {
         let (config, _) = self.setup.config(&[])?;
         let waiters = Arc::new(Waiters::new(config)?);
-        let reaper = self.setup.reaper(reaper)?;
-        let owner = Owner::new(&waiters, |waiters| &waiters.engine, reaper)?;
+        let owner = Owner::new(&waiters, |waiters| &waiters.engine, &self.setup, reaper)?;
         Ok(Timeouts { waiters, owner })
     }
 }

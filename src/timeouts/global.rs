@@ -4,7 +4,7 @@ use super::{Interval, Sleep, Timeout, Timeouts, TimerError};
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use std::time::{Duration, Instant};
 
 /// The process's own [`Timeouts`], with default settings: one reaper thread, which the first call
@@ -117,16 +117,15 @@ impl Future for Nap {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        match Pin::new(&mut self.0).poll(context) {
-            Poll::Ready(Ok(())) => Poll::Ready(()),
-            Poll::Ready(Err(TimerError::Closed)) => {
+        match ready!(Pin::new(&mut self.0).poll(context)) {
+            Ok(()) => Poll::Ready(()),
+            Err(TimerError::Closed) => {
                 panic!("a sleep after the process's own timeouts were shut down")
             }
-            Poll::Ready(Err(_)) => {
+            Err(_) => {
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
-            Poll::Pending => Poll::Pending,
         }
     }
 }

@@ -31,7 +31,6 @@ use crate::kit::lifecycle::{shut, shut_soon, Owner, Reaping, Shut};
 use crate::kit::polled::Polled;
 use crate::kit::snapshot::snapshot;
 use std::future::IntoFuture;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use waiters::Waiters;
@@ -170,13 +169,13 @@ snapshot! {
         /// Polls that found no room for their deadline: no capacity, or no memory.
         refused: u64 as REFUSED = waiters.engine.refusals();
         /// How often a future was found pending, and its deadline registered.
-        registered: u64 as INSERTED = waiters.sum(|counts| &counts.registered);
+        registered: u64 as INSERTED = waiters.engine.sum(|counts| &counts.registered);
         /// Deadlines that came.
-        fired: u64 as EXPIRED = waiters.sum(|counts| &counts.fired);
+        fired: u64 as EXPIRED = waiters.engine.sum(|counts| &counts.fired);
         /// Deadlines that did not, because the future was ready, or dropped.
-        cancelled: u64 as REMOVED = waiters.sum(|counts| &counts.cancelled);
+        cancelled: u64 as REMOVED = waiters.engine.sum(|counts| &counts.cancelled);
         /// Timers that ended with the shutdown.
-        closed: u64 as CLOSED = waiters.sum(|counts| &counts.closed);
+        closed: u64 as CLOSED = waiters.engine.sum(|counts| &counts.closed);
         /// How late fired deadlines were seen, beyond the rounding up, before the task was woken.
         lateness: Lateness as LATENESS = waiters.engine.total_lateness();
         /// Time that rounds of the reaper have taken, wakers included.
@@ -185,7 +184,7 @@ snapshot! {
         reaper_rounds: u64 as REAPER_ROUNDS = waiters.engine.rounds.get();
         /// Panics of wakers that were caught, and of the clock on the reaper's thread.
         waker_panics: u64 as HANDLER_PANICS
-            = waiters.panics.load(Relaxed) + waiters.engine.clock_panics.get();
+            = waiters.panics.count() + waiters.engine.clock_panics.get();
     }
     /// Sets each series of [`describe`](crate::publish::describe)'s table that timeouts have to
     /// this snapshot, in the recorder of the facade `metrics`: `waiting` is `expiry_live`,

@@ -29,14 +29,6 @@ enum State {
     Over,
 }
 
-impl State {
-    #[inline(always)]
-    fn waiting(due: u64, waiter: Waiter) -> Self {
-        let Waiter { id, lease } = waiter;
-        State::Waiting { due, lease, id }
-    }
-}
-
 /// A future that is ready when its time is up. [`Timeouts::sleep`] makes one that borrows the
 /// timeouts, [`new`](Self::new) one that owns its `T`, an `Arc<Timeouts>` say.
 ///
@@ -158,8 +150,8 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
             // The common case of a timeout: registered, and never looked at again.
             State::Fresh { after } if after != 0 => {
                 match self.waiters().register(after, waker) {
-                    Ok((due, waiter)) => {
-                        self.state = State::waiting(due, waiter);
+                    Ok((due, Waiter { id, lease })) => {
+                        self.state = State::Waiting { due, lease, id };
                         Poll::Pending
                     }
                     Err(why) => {
@@ -186,14 +178,15 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
                 State::Set { due } => match self.waiters().register_until(due, waker) {
                     None => self.state = State::Over,
                     Some(registered) => {
-                        self.state = State::waiting(due, registered?);
+                        let Waiter { id, lease } = registered?;
+                        self.state = State::Waiting { due, lease, id };
                         return Poll::Pending;
                     }
                 },
                 State::Waiting { due, lease, id } => {
                     match self.waiters().waits(Waiter { id, lease }, due, waker) {
-                        Ok(Some((waiter, _old))) => {
-                            self.state = State::waiting(due, waiter);
+                        Ok(Some((Waiter { id, lease }, _old))) => {
+                            self.state = State::Waiting { due, lease, id };
                             return Poll::Pending;
                         }
                         Ok(None) if self.waiters().is_over(due) => self.state = State::Over,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::ops::Deref;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use std::time::Duration;
 
 /// A future that has so much time to become ready. [`Timeouts::timeout`] makes one that borrows
@@ -108,11 +108,8 @@ impl<T: Deref<Target = Timeouts>, F: Future> Future for Timeout<T, F> {
             sleep.cancel();
             return Poll::Ready(Ok(output));
         }
-        match sleep.poll_over(context.waker()) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(())) => Poll::Ready(Err(TimeoutError::Elapsed)),
-            Poll::Ready(Err(why)) => Poll::Ready(Err(why.into())),
-        }
+        let over = ready!(sleep.poll_over(context.waker()));
+        Poll::Ready(Err(over.map_or_else(TimeoutError::from, |()| TimeoutError::Elapsed)))
     }
 }
 

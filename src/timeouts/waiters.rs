@@ -41,9 +41,8 @@ use crate::core::per_shard::PerShard;
 use crate::core::slot::{fields, Slot};
 use crate::core::threads::Counter;
 use crate::error::BuildError;
-use crate::kit::panics::caught;
+use crate::kit::panics::Panics;
 use crate::sync::{AtomicU64, Ordering};
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::task::Waker;
 
 /// Deadline for a claim: the real one is not known yet.
@@ -61,13 +60,6 @@ pub(super) struct Counts {
 
 type Mine = Stripe<PerShard<Counts>>;
 
-#[derive(Debug, Clone, Copy)]
-enum End {
-    Fired,
-    Cancelled,
-    Closed,
-}
-
 /// A registered entry, as its owner knows it: where it is, and its lease, bit for bit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiter {
@@ -77,8 +69,7 @@ pub(super) struct Waiter {
 
 pub(super) struct Waiters {
     pub(super) engine: Engine<Held, PerShard<Counts>>,
-    /// Panics of wakers that were caught.
-    pub(super) panics: Statistic,
+    pub(super) panics: Panics,
 }
 
 /// The payload of a waiter's slot: the two words of a waker.
@@ -137,13 +128,7 @@ impl Drop for Claimed<'_> {
 
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
-        let shards = config.shards;
-        let engine = Engine::new(config, move || PerShard::new(shards))?;
-        Ok(Waiters { engine, panics: Statistic::new(0) })
-    }
-
-    pub(super) fn sum(&self, counter: impl Fn(&Counts) -> &Counter) -> u64 {
-        self.engine.sum(|counts| counts, counter)
+        Ok(Waiters { engine: Engine::new(config, PerShard::new)?, panics: Panics::default() })
     }
 
     /// The tick at which `after` nanoseconds from now on are over.
@@ -244,7 +229,7 @@ impl Waiters {
         if self.engine.enforce_in(header, live.id, deadline).is_err() {
             if let Ok(ended) = live.end() {
                 // No other thread has seen this entry.
-                self.finish(mine, ended, End::Closed);
+                self.finish(mine, ended, |counts| &counts.closed);
                 Self::give_up(waker);
                 *refused = Refused::Closed;
                 return None;
@@ -297,7 +282,7 @@ impl Waiters {
         let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
         if due <= tick {
             // No task has to be woken for it.
-            self.end(waiter, End::Fired);
+            self.end(waiter, |counts| &counts.fired);
             return Ok(None);
         }
         let fresh = waker.clone();
@@ -313,7 +298,7 @@ impl Waiters {
         slot.set_lease(lease);
         // A scan, or a shutdown, may have passed it by.
         let enforced = self.engine.enforce(waiter.id, deadline);
-        if enforced.is_err() && self.end(waiter, End::Closed) {
+        if enforced.is_err() && self.end(waiter, |counts| &counts.closed) {
             return Err(TimerError::Closed);
         }
         Ok(Some((waiter, Some(old))))
@@ -332,15 +317,15 @@ impl Waiters {
     /// Ends an entry for its owner, if it has not ended: it is free, and its waker dropped.
     #[inline]
     pub(super) fn cancel(&self, waiter: Waiter) {
-        self.end(waiter, End::Cancelled);
+        self.end(waiter, |counts| &counts.cancelled);
     }
 
     /// Ends an entry, and drops its waker. Returns whether this ended it.
     #[inline(never)]
-    fn end(&self, waiter: Waiter, end: End) -> bool {
+    fn end(&self, waiter: Waiter, counter: impl Fn(&Counts) -> &Counter) -> bool {
         let live = Occupant { id: waiter.id, slot: self.slot(waiter), lease: waiter.lease };
         live.end().is_ok_and(|ended| {
-            drop(self.free(ended, end));
+            drop(self.free(ended, counter));
             true
         })
     }
@@ -352,33 +337,26 @@ impl Waiters {
 
     /// Frees a slot that the caller has ended. Returns its waker.
     #[inline(always)]
-    fn free(&self, ended: Ended<'_, Held>, end: End) -> Waker {
+    fn free(&self, ended: Ended<'_, Held>, counter: impl Fn(&Counts) -> &Counter) -> Waker {
         // SAFETY: the caller has ended it, and it is freed below.
         let waker = unsafe { take(ended.slot()) };
-        self.engine.with_stripe(|mine, _| self.finish(mine, ended, end));
+        self.engine.with_stripe(|mine, _| self.finish(mine, ended, counter));
         waker
     }
 
-    /// Frees a slot that the caller has ended, and whose waker it has.
+    /// Frees a slot that the caller has ended, and whose waker it has. Counts the end.
     #[inline(always)]
-    fn finish(&self, mine: &Mine, ended: Ended<'_, Held>, end: End) {
-        let counts = self.count(mine, ended.id());
-        match end {
-            End::Fired => counts.fired.add(1),
-            End::Cancelled => counts.cancelled.add(1),
-            End::Closed => counts.closed.add(1),
-        }
+    fn finish(&self, mine: &Mine, ended: Ended<'_, Held>, counter: impl Fn(&Counts) -> &Counter) {
+        counter(self.count(mine, ended.id())).add(1);
         if self.engine.free(mine, ended) {
             self.engine.tend_if_wanted(self);
         }
     }
 
     /// Frees an entry that the driver or a shutdown has ended, then wakes its task. Never panics.
-    fn wake(&self, ended: Ended<'_, Held>, end: End) {
-        let waker = self.free(ended, end);
-        if caught(|| waker.wake()) {
-            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
+    fn wake(&self, ended: Ended<'_, Held>, counter: impl Fn(&Counts) -> &Counter) {
+        let waker = self.free(ended, counter);
+        self.panics.guard(|| waker.wake());
     }
 }
 
@@ -395,20 +373,21 @@ impl Frontend<Held> for Waiters {
     fn prepare(&self, _: Slot<'_, Held>, (): &(), _: Lease) {}
 
     fn close(&self) {
-        self.engine.close(self, |ended, ()| self.wake(ended, End::Closed));
+        self.engine.close(self, |ended, ()| self.wake(ended, |counts| &counts.closed));
     }
 
     fn expired(&self, ended: Ended<'_, Held>, (): (), _: u64, _: u64) {
-        self.wake(ended, End::Fired);
+        self.wake(ended, |counts| &counts.fired);
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.engine.balance(|counts| {
-            let Some(counts) = counts.get(shard) else {
-                return (0, 0);
-            };
-            let ended = [&counts.fired, &counts.cancelled, &counts.closed];
-            (Counter::balance(&[&counts.registered], &ended), 0)
-        })
+        self.engine.balance(
+            shard,
+            |counts| counts,
+            |counts| {
+                let ended = [&counts.fired, &counts.cancelled, &counts.closed];
+                (Counter::balance(&[&counts.registered], &ended), 0)
+            },
+        )
     }
 }

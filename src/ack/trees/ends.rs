@@ -6,19 +6,10 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Outcome, Reason, Root, RootId};
 use crate::core::engine::{Frontend, Refused};
-use crate::core::lease::{Lease, State, EXPIRING};
+use crate::core::lease::{State, EXPIRING};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
 use crate::sync::Ordering;
-
-/// A root that an operator's call has seen in flight. Slot, generation and key name that one root.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::ack) struct Seen {
-    pub(in crate::ack) id: u32,
-    /// The lease as it was seen, live.
-    pub(in crate::ack) lease: Lease,
-    pub(in crate::ack) key: u64,
-}
 
 impl<T: 'static> Trees<T> {
     /// Withdraws a root, or an early entry, that overlapped a shutdown. If this call ends it, it
@@ -58,25 +49,24 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Fails the root that was seen in flight, under whatever lease it has by now. `false` if that
-    /// root has ended, or a shutdown will end it. A later root in its slot is left alone.
-    pub(in crate::ack) fn fail_seen(&self, seen: &Seen) -> bool {
-        let Some(slot) = self.engine.slots.slot(seen.id) else {
-            return false;
-        };
+    /// root has ended, or a shutdown will end it. A later root in its slot is left alone: slot,
+    /// generation and key name one root.
+    pub(in crate::ack) fn fail_seen(&self, seen: Occupant<'_, Tree<T>>, root: RootId) -> bool {
+        let (RootId::Issued(Root(key)) | RootId::Chosen(key)) = root;
         loop {
             // The lease is read first, with Acquire: the key is not older than the lease's root. If
             // it is a later root's, the swap of the lease fails.
-            let lease = slot.lease();
+            let lease = seen.slot.lease();
             let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()
-                && slot.fields().key.load(Ordering::Relaxed) == seen.key;
+                && seen.slot.fields().key.load(Ordering::Relaxed) == key;
             // The init of a chosen root that the index does not lead to yet owns its slot
             // (`fail_all_beside_an_init` fails without this look).
-            let live = Occupant { id: seen.id, slot, lease };
+            let live = Occupant { lease, ..seen };
             if !same || self.may_end(&live).is_none() {
                 return false;
             }
-            match self.fail_live(live, self.target_of(seen.key, lease), None) {
+            match self.fail_live(live, self.target_of(key, lease), None) {
                 Ok(true) => return true,
                 // The root was renewed, or has ended: look again.
                 Ok(false) => {}
@@ -143,13 +133,13 @@ impl<T: 'static> Trees<T> {
         };
         self.deliver.tell(outcome);
         #[cfg(feature = "async")]
-        if self.deliver.is_awaited() {
+        if let Some(tasks) = self.deliver.awaited() {
             if !mine.is_driving() {
-                mine.frontend.undelivered.without_last(|| self.deliver.wake());
+                mine.frontend.undelivered.without_last(|| tasks.wake());
             } else {
                 // The driver keeps its announcement: a shutdown waits for the driver anyway, and in
                 // a waker it only asks.
-                self.deliver.wake();
+                tasks.wake();
             }
         }
         None
@@ -171,7 +161,7 @@ impl<T: 'static> Trees<T> {
         let latency = if reason.is_some() { self.latency(target, id) } else { None };
         let is_root = reason.is_some() || matches!(lease.state(), State::Live | State::LiveIssued);
         // SAFETY: the caller has ended this root, and no other thread looks at its token.
-        let token = is_root.then(|| unsafe { Tree::take_token(ended.slot()) });
+        let token = is_root.then(|| unsafe { Tree::token(ended.slot()).take() });
         let counts = &mine.frontend.counts[self.engine.shard_of(id)];
         match reason {
             Some(Reason::Acked) => counts.acked.add(1),

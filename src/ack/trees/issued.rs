@@ -13,14 +13,6 @@ use crate::error::TokenError;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
 
-/// A root that has just become live.
-#[derive(Clone, Copy)]
-pub(super) struct Issued<'a> {
-    pub(super) root: u64,
-    /// The header of the block that the root's slot lies in.
-    pub(super) header: &'a Header,
-}
-
 impl<T: 'static> Trees<T> {
     #[inline]
     pub(crate) fn issue(
@@ -36,11 +28,9 @@ impl<T: 'static> Trees<T> {
                 Err(error) => return Err(TokenError { error, token }),
             };
             let issued = self.fill((mine, index), xor, (owner, token), times);
-            let issued =
+            let (root, header) =
                 issued.map_err(|(why, token)| TokenError { error: self.refuse(why), token })?;
-            let root = Root(issued.root);
-            let (header, id) = (issued.header, IssuedId(issued.root).slot());
-            if self.engine.enforce_in(header, id, times.0).is_err() {
+            if self.engine.enforce_in(header, IssuedId(root.0).slot(), times.0).is_err() {
                 self.undo_issued(mine, root)?;
             } else if xor == 0 {
                 // A root without edges completes at once (A9).
@@ -50,7 +40,8 @@ impl<T: 'static> Trees<T> {
         })
     }
 
-    /// Fills a slot and makes it live. The caller then notifies the driver by `Engine::enforce_in`.
+    /// Fills a slot and makes it live. The caller then notifies the driver, by `Engine::enforce_in`
+    /// with the header of the slot's block.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -58,7 +49,7 @@ impl<T: 'static> Trees<T> {
         xor: u64,
         (owner, token): (u64, T),
         (deadline, now): (u64, u64),
-    ) -> Result<Issued<'_>, (Refused, T)> {
+    ) -> Result<(Root, &Header), (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
         let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused) else {
             return Err((refused, token));
@@ -72,7 +63,7 @@ impl<T: 'static> Trees<T> {
         spot.note.store(self.born(target, now), Ordering::Relaxed);
         let live = occupy(vacant, (root, owner, &mut Some(token)), target ^ xor, lease).named();
         mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
-        Ok(Issued { root, header: spot.header })
+        Ok((Root(root), spot.header))
     }
 
     /// The random bits of the `nth` id. One product is not enough: with one factor in twenty, the

@@ -28,27 +28,27 @@ impl Trees<()> {
             let mut untold = into.len();
             let mut block: Option<&Header> = None;
             for &(xor, owner) in items {
-                let issued = match self.fill((mine, index), xor, (owner, ()), (deadline, now)) {
+                let issued = self.fill((mine, index), xor, (owner, ()), (deadline, now));
+                let (root, header) = match issued {
                     Ok(issued) => issued,
                     Err((refused, ())) => {
                         self.tell_of(mine, block, into, untold, deadline)?;
                         return Err(self.refuse(refused));
                     }
                 };
-                if let Some(last) = block.filter(|&last| !std::ptr::eq(last, issued.header)) {
-                    let root = Root(issued.root);
+                if let Some(last) = block.filter(|&last| !std::ptr::eq(last, header)) {
                     if let Err(closed) = self.tell_of(mine, Some(last), into, untold, deadline) {
                         let _ = self.keep_tracked(mine, root, into);
                         return Err(closed);
                     }
                     untold = into.len();
                 }
-                block = Some(issued.header);
-                into.push(Root(issued.root));
+                block = Some(header);
+                into.push(root);
                 if xor == 0 {
                     self.tell_of(mine, block.take(), into, untold, deadline)?;
                     untold = into.len();
-                    self.complete_at_once(mine, Root(issued.root));
+                    self.complete_at_once(mine, root);
                     // The handler of that root may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
                 }

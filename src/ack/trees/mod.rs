@@ -41,12 +41,10 @@
 //! | [`ends`] | what the thread does that ends a root |
 //! | [`undelivered`] | outcomes on their way |
 //! | [`births`] | when roots began, and their latencies |
-//! | [`close`] | the shutdown |
-//! | [`driver`] | what the driver asks |
+//! | [`driver`] | what the driver asks, and the shutdown |
 
 mod births;
 mod chosen;
-mod close;
 mod driver;
 mod ends;
 mod issued;
@@ -55,9 +53,8 @@ mod tree;
 mod undelivered;
 mod word;
 
-pub(super) use ends::Seen;
+pub(super) use self::tree::Tree;
 
-use self::tree::Tree;
 use self::undelivered::Undelivered;
 use super::deliver::{Deliver, Handler};
 use super::error::AckError;
@@ -68,6 +65,7 @@ use crate::core::per_shard::PerShard;
 use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::kit::lifecycle::Leftovers;
+use crate::kit::panics::Panics;
 use crate::kit::target::Target;
 use crate::time::Lifetime;
 use std::sync::atomic::AtomicU64;
@@ -104,7 +102,7 @@ type Mine = Stripe<Share>;
 pub(crate) struct Settings {
     /// Default timeout in nanoseconds; `None` if timeouts are off.
     pub(crate) timeout: Option<u64>,
-    pub(crate) early_timeout: u64,
+    pub(crate) early_timeout: Lifetime,
     pub(crate) early_capacity: u64,
     /// Number of roots, of 2^32, whose latency is taken.
     pub(crate) sampled: u64,
@@ -128,8 +126,7 @@ impl<T: 'static> Trees<T> {
         settings: Settings,
         target: Target<Outcome<T>, dyn Handler<T>>,
     ) -> Result<Self, BuildError> {
-        let shards = config.shards;
-        let share = move || Share {
+        let share = |shards| Share {
             counts: PerShard::new(shards),
             nonce: Counter::default(),
             undelivered: Undelivered::default(),
@@ -138,7 +135,7 @@ impl<T: 'static> Trees<T> {
             engine: Engine::new(config, share)?,
             settings,
             early: AtomicU64::new(0),
-            deliver: Deliver { target, panics: AtomicU64::new(0) },
+            deliver: Deliver { target, panics: Panics::default() },
             returned: Leftovers::new(),
         })
     }

@@ -86,47 +86,14 @@ impl<T: 'static> Tree<T> {
 
     #[cfg(not(expiry_loom))]
     #[inline(always)]
-    fn token(slot: Slot<'_, Self>) -> Place<T> {
+    pub(super) fn token(slot: Slot<'_, Self>) -> Place<T> {
         // SAFETY: the payload has the size and the alignment for it.
         unsafe { Place::at(slot.payload().wrapping_add(Self::TOKEN)) }
     }
 
     #[cfg(expiry_loom)]
-    fn token(slot: Slot<'_, Self>) -> &Place<T> {
+    pub(super) fn token(slot: Slot<'_, Self>) -> &Place<T> {
         &slot.fields().token
-    }
-
-    /// Puts the token into a slot.
-    ///
-    /// # Safety
-    ///
-    /// As [`Place::put`].
-    #[inline(always)]
-    pub(super) unsafe fn put_token(slot: Slot<'_, Self>, token: T) {
-        // SAFETY: the caller's.
-        unsafe { Self::token(slot).put(token) }
-    }
-
-    /// Takes the token out of a slot.
-    ///
-    /// # Safety
-    ///
-    /// As [`Place::take`].
-    #[inline(always)]
-    pub(super) unsafe fn take_token(slot: Slot<'_, Self>) -> T {
-        // SAFETY: the caller's.
-        unsafe { Self::token(slot).take() }
-    }
-
-    /// Sets the word of a slot that the caller has claimed. A swap that was prepared against an
-    /// earlier occupant may succeed before; this store overwrites it. Loom needs a swap, as in
-    /// `Header::give_back`.
-    #[inline(always)]
-    pub(crate) fn set_word(&self, word: u64) {
-        #[cfg(not(expiry_loom))]
-        self.word.store(word, Ordering::Release);
-        #[cfg(expiry_loom)]
-        self.word.swap(word, Ordering::Release);
     }
 }
 
@@ -167,8 +134,13 @@ pub(super) fn occupy<'a, T: 'static>(
     tree.owner.store(owner, Ordering::Release);
     if let Some(token) = token.take() {
         // SAFETY: just claimed.
-        unsafe { Tree::put_token(slot, token) };
+        unsafe { Tree::token(slot).put(token) };
     }
-    tree.set_word(word);
+    // A swap that was prepared against an earlier occupant may succeed before; this store overwrites
+    // it. Loom needs a swap, as in `Header::give_back`.
+    #[cfg(not(expiry_loom))]
+    tree.word.store(word, Ordering::Release);
+    #[cfg(expiry_loom)]
+    tree.word.swap(word, Ordering::Release);
     vacant.publish(lease)
 }

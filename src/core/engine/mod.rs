@@ -140,10 +140,10 @@ pub(crate) struct Engine<P: Payload, C> {
 }
 
 impl<P: Payload, C> Engine<P, C> {
-    /// `stripe` makes the frontend's share of a thread's stripe.
+    /// `stripe` makes the frontend's share of a thread's stripe, for so many shards.
     pub(crate) fn new(
         config: Config,
-        stripe: impl Fn() -> C + Send + Sync + 'static,
+        stripe: impl Fn(usize) -> C + Send + Sync + 'static,
     ) -> Result<Self, BuildError> {
         let deadlines = Deadlines::new(config.clock, config.precision, config.exact);
         let now = deadlines.ticks().start();
@@ -154,7 +154,7 @@ impl<P: Payload, C> Engine<P, C> {
                 (0..shards).map(|at| CachePadded::new(Shard::new(at, now))).collect(),
             ),
             keys: Keys::new(shards, config.seed).map_err(|_| BuildError::OutOfMemory)?,
-            stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe()))),
+            stripes: Stripes::new(move || CachePadded::new(Stripe::new(stripe(shards)))),
             deadlines,
             admission: Admission::new(config.capacity),
             wakeup: Wakeup::new(),
@@ -257,28 +257,24 @@ impl<P: Payload, C> Engine<P, C> {
         self.with_stripe(|mine, _| mine.is_driving())
     }
 
-    /// Sums one counter of all shards and threads. `of` says where a thread's share has its counts.
-    pub(crate) fn sum<X>(
-        &self,
-        of: impl Fn(&C) -> &PerShard<X>,
-        counter: impl Fn(&X) -> &Counter,
-    ) -> u64 {
-        let shares = self.stripes().map(of);
-        let counts = shares.flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
-        counts.map(|counts| counter(counts).get()).sum()
-    }
-
     /// The store type's share of each stripe.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = &C> {
         self.stripes.iter().map(|stripe| &stripe.frontend)
     }
 
-    /// Sums each thread's share of slots in use, and of keys, which may be negative.
-    pub(crate) fn balance(&self, of: impl Fn(&C) -> (u64, u64)) -> (u64, u64) {
+    /// Sums each thread's numbers of a shard's slots in use, and keys, which may be negative. `of`
+    /// says where a thread's share has its counts.
+    pub(crate) fn balance<X>(
+        &self,
+        shard: usize,
+        of: impl Fn(&C) -> &PerShard<X>,
+        numbers: impl Fn(&X) -> (u64, u64),
+    ) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
         };
-        let (slots, keys) = self.stripes().map(of).fold((0, 0), add);
+        let counts = self.stripes().filter_map(|share| of(share).get(shard));
+        let (slots, keys) = counts.map(numbers).fold((0, 0), add);
         // Counters are read one after another while others count: a little below zero is zero.
         let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
         (sane(slots), sane(keys))
@@ -396,5 +392,14 @@ impl<P: Payload, C> Engine<P, C> {
         if waiting > 1 {
             index.migrate(pin, &mut { HELP }, |id| frontend.tail(id));
         }
+    }
+}
+
+impl<P: Payload, X> Engine<P, PerShard<X>> {
+    /// Sums one counter of all shards and threads.
+    pub(crate) fn sum(&self, counter: impl Fn(&X) -> &Counter) -> u64 {
+        let counts =
+            self.stripes().flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
+        counts.map(|counts| counter(counts).get()).sum()
     }
 }

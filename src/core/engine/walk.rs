@@ -57,7 +57,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// Calls `f` with every slot that may be in use, as it is then. O(capacity).
-    pub(crate) fn for_each(&self, mut f: impl FnMut(Occupant<'_, P>)) {
+    pub(crate) fn for_each<'s>(&'s self, mut f: impl FnMut(Occupant<'s, P>)) {
         for (first, slots) in self.each_block() {
             for (id, slot) in (first..).zip(slots.iter()) {
                 f(Occupant { id, slot, lease: slot.lease() });

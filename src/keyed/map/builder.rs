@@ -507,8 +507,7 @@ where
             store.removals = removals(this);
             store
         });
-        let reaper = setup.reaper(reaper)?;
-        let owner = Owner::new(&store, |store| &store.engine, reaper)?;
+        let owner = Owner::new(&store, |store| &store.engine, &setup, reaper)?;
         Ok(ExpiringMap { store, hasher, owner, flights: Arc::new(Flights::new()) })
     }
 }

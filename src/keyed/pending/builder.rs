@@ -71,8 +71,7 @@ where
         reaper: bool,
     ) -> Result<PendingMap<K, T>, BuildError> {
         let shared = Shared::new(Store::build(&self.setup, self.timeout, None)?, target);
-        let reaper = self.setup.reaper(reaper)?;
-        let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, &self.setup, reaper)?;
         Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
     }
 }

@@ -14,6 +14,7 @@ use super::given::{Gone, Item};
 use super::removed::Removed;
 use super::store::{Entered, Hindered, RemovalCause, Store, Wanted};
 use super::{StoreError, StoreMetrics};
+use crate::hash::RandomState;
 use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
 use crate::kit::polled::Polled;
@@ -25,7 +26,6 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Hasher = crate::hash::RandomState;
 type Inner<K, T> = Store<K, Given<T>>;
 type Shared<K, T> = super::given::Shared<K, Given<T>, PendingEntry<K, T>>;
 
@@ -109,7 +109,7 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 #[doc(alias = "DelayQueue")]
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,
-    hasher: Hasher,
+    hasher: RandomState,
     owner: Arc<Owner<Shared<K, T>>>,
 }
 
@@ -334,7 +334,6 @@ where
 
     shutdowns! { "values", return PendingEntry<K, T>, by shared.store }
 
-    /// What shutdowns have ended, and what has expired and was not polled.
     fn left(&self) -> Vec<PendingEntry<K, T>> {
         self.shared.target.left(&self.shared.kept)
     }

@@ -123,8 +123,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
         let shared = Shared::new(Store::build(&self.setup, None, None)?, target);
-        let reaper = self.setup.reaper(reaper)?;
-        let owner = Owner::new(&shared, |shared| &shared.store.engine, reaper)?;
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, &self.setup, reaper)?;
         Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner })
     }
 }

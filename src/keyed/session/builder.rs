@@ -2,7 +2,7 @@
 
 use super::id::Issuer;
 use super::seat::Lend;
-use super::{Bounds, Inner, Listener, SessionInfo, SessionTracker};
+use super::{Inner, Listener, SessionInfo, SessionTracker};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
 use crate::kit::channel::{Receiver, WhenFull};
@@ -162,13 +162,12 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
             collects: self.collects,
             lend: self.lend,
         });
-        let reaper = self.setup.reaper(reaper)?;
-        let owner = Owner::new(&store, |store| &store.engine, reaper)?;
+        let owner = Owner::new(&store, |store| &store.engine, &self.setup, reaper)?;
         Ok(SessionTracker { store, owner })
     }
 
     /// The least and the longest timeout, which the interval can keep.
-    fn bounds(&self) -> Result<Bounds, BuildError> {
+    fn bounds(&self) -> Result<(Duration, Duration), BuildError> {
         let given: Vec<_> = self.minimum.into_iter().chain(self.maximum).collect();
         self.setup.config(&given)?;
         let interval = self.setup.interval.unwrap_or(INTERVAL);
@@ -178,6 +177,6 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         if minimum > maximum {
             return Err(BuildError::MinimumAboveMaximum { minimum, maximum });
         }
-        Ok(Bounds { minimum, maximum })
+        Ok((minimum, maximum))
     }
 }

@@ -1,7 +1,6 @@
 //! Looking at sessions.
 
-use super::{Found, Inner};
-use super::{SessionId, SessionInfo, SessionTracker};
+use super::{Found, Inner, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::{Lease, State};
 use crate::keyed::StoreMetrics;
 use std::collections::BTreeMap;
@@ -48,8 +47,9 @@ impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
     #[must_use]
     pub fn token(&self, id: SessionId) -> Option<Arc<T>> {
         let lend = self.store.lend?;
-        // SAFETY: the tracker lends tokens, and the session was found under the pin.
-        self.with(id, |found| unsafe { Self::seat(found).lend(lend) })
+        // SAFETY: the tracker lends tokens, so only the seat's drop takes them. It comes after the
+        // pin that the session was found under. `T` is `Sync`.
+        self.with(id, |found| unsafe { Self::seat(found).token.with(lend) }).ok()
     }
 }
 
@@ -102,13 +102,13 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |found| self.look(found, self.store.engine.deadlines.clock().now()))
+        self.with(id, |found| self.look(found, self.store.engine.deadlines.clock().now())).ok()
     }
 
     /// Whether there is such a session, be it about to be closed.
     #[must_use]
     pub fn contains(&self, id: SessionId) -> bool {
-        self.with(id, |_| ()).is_some()
+        self.with(id, |_| ()).is_ok()
     }
 
     /// Number of sessions now, those included that are being closed, or that have expired and that

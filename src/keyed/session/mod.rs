@@ -58,7 +58,8 @@ struct Inner<T: 'static> {
     /// What a shutdown has ended and has yet to return.
     kept: Leftovers<SessionInfo<T>>,
     issuer: Issuer,
-    bounds: Bounds,
+    /// The shortest and the longest timeout that is granted.
+    bounds: (Duration, Duration),
     /// Whether touches are collected for `take_touched`.
     collects: bool,
     /// How tokens are lent, if they are.
@@ -102,13 +103,6 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
         let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token(self.lend) };
         self.store.close_to(&self.target, &self.kept, left, taken);
     }
-}
-
-/// Which timeouts are granted.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    minimum: Duration,
-    maximum: Duration,
 }
 
 /// A session that is tracked: its id, the timeout that was granted, and where it is, for touching
@@ -278,7 +272,8 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// The timeout that is granted for this one: the nearest that the settings allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
-        timeout.clamp(self.store.bounds.minimum, self.store.bounds.maximum)
+        let (minimum, maximum) = self.store.bounds;
+        timeout.clamp(minimum, maximum)
     }
 
     fn granted(&self, timeout: Duration) -> Lifetime {
@@ -294,9 +289,13 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.store.engine.keys.hash(id.0)
     }
 
-    fn with<R>(&self, id: SessionId, f: impl FnOnce(&Found<'_, T>) -> R) -> Option<R> {
+    fn with<R>(
+        &self,
+        id: SessionId,
+        f: impl FnOnce(&Found<'_, T>) -> R,
+    ) -> Result<R, SessionError> {
         let pin = self.store.engine.pin();
         let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
-        self.store.find(&pin, wanted).map(|found| f(&found))
+        self.store.find(&pin, wanted).map(|found| f(&found)).ok_or(SessionError::Unknown)
     }
 }

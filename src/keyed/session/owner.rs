@@ -19,7 +19,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`], [`SessionError::Closing`], [`SessionError::Moved`].
     pub fn check(&self, id: SessionId, owner: u64) -> Result<(), SessionError> {
-        let checked = self.with(id, |found| {
+        self.with(id, |found| {
             Self::lives(found)?;
             let word = &Self::seat(found).owner;
             // survives: one word, with nothing behind it. `written` asks for the lease after it by
@@ -27,9 +27,7 @@ impl<T: Send + 'static> SessionTracker<T> {
             // too.
             let mut held = word.load(Ordering::Acquire);
             if held == NOBODY && owner != NOBODY {
-                let taken =
-                    word.compare_exchange(NOBODY, owner, Ordering::AcqRel, Ordering::Acquire);
-                match taken {
+                match word.compare_exchange(NOBODY, owner, Ordering::AcqRel, Ordering::Acquire) {
                     Ok(_) => return Self::written(found),
                     Err(now) => held = now,
                 }
@@ -39,8 +37,7 @@ impl<T: Send + 'static> SessionTracker<T> {
             } else {
                 Err(SessionError::Moved { owner: held })
             }
-        });
-        checked.unwrap_or(Err(SessionError::Unknown))
+        })?
     }
 
     /// Gives the session to `owner` (0: none). Returns the owner before. A move that meets the
@@ -51,13 +48,12 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`SessionError::Unknown`], [`SessionError::Closing`]. If the session has ended just now, the
     /// thread that ended it may have got either owner.
     pub fn set_owner(&self, id: SessionId, owner: u64) -> Result<u64, SessionError> {
-        let moved = self.with(id, |found| {
+        self.with(id, |found| {
             Self::lives(found)?;
             let word = &Self::seat(found).owner;
             let before = word.swap(owner, Ordering::AcqRel);
             Self::written(found).map(|()| before)
-        });
-        moved.unwrap_or(Err(SessionError::Unknown))
+        })?
     }
 
     /// Whether the session lived when it was found.
@@ -85,8 +81,8 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`]; then the thread that ended it got a local session.
     pub fn upgrade(&self, id: SessionId) -> Result<bool, SessionError> {
-        let upgraded = self.with(id, |found| Self::seat(found).upgrade());
-        upgraded.flatten().ok_or(SessionError::Unknown)
+        let upgraded = self.with(id, |found| Self::seat(found).upgrade())?;
+        upgraded.ok_or(SessionError::Unknown)
     }
 
     /// Whether the session is global.
@@ -95,7 +91,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`].
     pub fn is_global(&self, id: SessionId) -> Result<bool, SessionError> {
-        let global = self.with(id, |found| Self::seat(found).is_global());
-        global.ok_or(SessionError::Unknown)
+        self.with(id, |found| Self::seat(found).is_global())
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Seat<T> {
     flags: AtomicU32,
     /// The thread that ends the session takes it. Where the tracker lends tokens, that thread takes
     /// a clone, and the token goes with the slot, after all threads that may be looking at it.
-    token: Given<T>,
+    pub(super) token: Given<T>,
 }
 
 #[cfg(not(expiry_loom))]
@@ -63,17 +63,6 @@ impl<T> Seat<T> {
         // Relaxed: the drop comes after the pins of all threads that may have found the session.
         self.flags.fetch_or(LENT, Ordering::Relaxed);
         // SAFETY: the tracker lends tokens, and the caller owns the slot.
-        unsafe { self.lend(lend) }
-    }
-
-    /// A clone of the token.
-    ///
-    /// # Safety
-    ///
-    /// The tracker lends tokens, so only the seat's drop takes them, and `T` is `Sync`. The caller
-    /// has found the session under a pin that it still has, or has ended it.
-    pub(super) unsafe fn lend(&self, lend: Lend<T>) -> T {
-        // SAFETY: the caller's.
         unsafe { self.token.with(lend) }
     }
 

@@ -58,7 +58,8 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`SessionError::Unknown`], [`SessionError::Closing`].
     #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch(&self, id: SessionId) -> Result<(), SessionError> {
-        self.touch_at(self.hash(id), id, None)
+        let hash = self.hash(id);
+        self.catching_up(|| self.try_touch(hash, id, None))
     }
 
     /// Renews a session, this once with another timeout, as near to it as can be
@@ -68,7 +69,8 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// As [`touch`](Self::touch).
     pub fn touch_for(&self, id: SessionId, timeout: Duration) -> Result<(), SessionError> {
-        self.touch_at(self.hash(id), id, Some(timeout))
+        let hash = self.hash(id);
+        self.catching_up(|| self.try_touch(hash, id, Some(timeout)))
     }
 
     /// Renews a session by its handle, without the look-up; otherwise as [`touch`](Self::touch).
@@ -124,7 +126,7 @@ impl<T: Send + 'static> SessionTracker<T> {
                     // The driver is behind, and may call the handler: unpinned.
                     Err(_) => {
                         drop(pin);
-                        let touched = self.touch_at(hash, id, Some(timeout));
+                        let touched = self.catching_up(|| self.try_touch(hash, id, Some(timeout)));
                         pin = engine.pin();
                         touched
                     }
@@ -134,18 +136,8 @@ impl<T: Send + 'static> SessionTracker<T> {
         done
     }
 
-    /// Touches the session of an id with this hash, for its own timeout if no other is given.
-    #[inline]
-    fn touch_at(
-        &self,
-        hash: u32,
-        id: SessionId,
-        timeout: Option<Duration>,
-    ) -> Result<(), SessionError> {
-        self.catching_up(|| self.try_touch(hash, id, timeout))
-    }
-
-    /// [`touch_at`](Self::touch_at), but an error if the driver is behind.
+    /// Touches the session of an id with this hash, for its own timeout if no other is given. An
+    /// error if the driver is behind.
     #[inline]
     fn try_touch(
         &self,

@@ -9,7 +9,6 @@ use crate::core::occupancy::{Ended, Occupant};
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::keyed::removed::EndedSlot;
-use crate::kit::panics::caught;
 use crate::sync::{step, AtomicU32, Ordering};
 use crate::time::NEVER;
 
@@ -77,20 +76,21 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
     }
 
     fn live(&self, shard: usize) -> (u64, u64) {
-        self.store().engine.balance(|share| {
-            let Some(counts) = share.counts.get(shard) else {
-                return (0, 0);
-            };
-            let come = [&counts.inserted, &counts.replacing];
-            let gone = [
-                &counts.removed,
-                &counts.evicted,
-                &counts.expired,
-                &counts.closed,
-                &counts.replaced,
-            ];
-            (Counter::balance(&come, &gone), counts.keys.get())
-        })
+        self.store().engine.balance(
+            shard,
+            |share| &share.counts,
+            |counts| {
+                let come = [&counts.inserted, &counts.replacing];
+                let gone = [
+                    &counts.removed,
+                    &counts.evicted,
+                    &counts.expired,
+                    &counts.closed,
+                    &counts.replaced,
+                ];
+                (Counter::balance(&come, &gone), counts.keys.get())
+            },
+        )
     }
 
     fn tail(&self, id: u32) -> u32 {
@@ -106,8 +106,8 @@ impl<K: 'static, V: 'static, F: Keyed<K, V>> Frontend<Pair<K, V>> for F {
         // more.
         let pair = unsafe { slot.take() };
         free();
-        if std::mem::needs_drop::<(K, V)>() && caught(|| drop(pair)) {
-            self.store().drop_panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if std::mem::needs_drop::<(K, V)>() {
+            self.store().drop_panics.guard(|| drop(pair));
         }
     }
 }

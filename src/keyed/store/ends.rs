@@ -9,7 +9,6 @@ use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::{EndedSlot, Held};
 use crate::kit::channel::Sender;
-use crate::kit::panics::caught;
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -237,8 +236,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Runs the user's code. Catches and counts its panic.
     #[inline]
     pub(in crate::keyed) fn guard(&self, call: impl FnOnce()) {
-        if caught(call) {
-            self.panics.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
+        self.panics.guard(call);
     }
 }

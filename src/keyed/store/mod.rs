@@ -54,11 +54,11 @@ use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
 use crate::error::BuildError;
+use crate::kit::panics::Panics;
 use crate::kit::setup::Setup;
 use crate::sync::Ordering;
 use crate::time::nanos;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64 as Statistic;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -229,9 +229,9 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     /// a session tracker that lends no tokens.
     pub(in crate::keyed) drops: bool,
     /// Panics of the listener that were caught.
-    pub(crate) panics: Statistic,
+    pub(crate) panics: Panics,
     /// Panics of keys' and values' `Drop` that were caught.
-    pub(crate) drop_panics: Statistic,
+    pub(crate) drop_panics: Panics,
     /// The store may be shared between threads as far as keys and values may.
     _pairs: std::marker::PhantomData<(K, V)>,
 }
@@ -250,8 +250,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
-        let shards = config.shards;
-        let share = move || Share { counts: PerShard::new(shards), lookups: Lookups::default() };
+        let share = |shards| Share { counts: PerShard::new(shards), lookups: Lookups::default() };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
@@ -264,8 +263,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             expiry: None,
             heeds_hits: false,
             drops: true,
-            panics: Statistic::new(0),
-            drop_panics: Statistic::new(0),
+            panics: Panics::default(),
+            drop_panics: Panics::default(),
             _pairs: std::marker::PhantomData,
         })
     }

@@ -5,8 +5,6 @@ use crate::ack::error::AckError;
 use crate::ack::trees::Trees;
 use crate::core::engine::Refused;
 use crate::core::lease::State;
-use crate::time::Lifetime;
-use std::time::Duration;
 
 impl<T: 'static> Trees<T> {
     /// Makes an early entry with these `bits`: the XOR of early acks, or an early failure's
@@ -16,7 +14,7 @@ impl<T: 'static> Trees<T> {
     pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = self.deadline(mine, self.early_timeout())?;
+            let (deadline, now) = self.deadline(mine, self.settings.early_timeout)?;
             if self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity {
                 self.early.fetch_sub(1, Relaxed);
                 self.keys(mine, key).refused.add(1);
@@ -50,9 +48,5 @@ impl<T: 'static> Trees<T> {
             }
             Ok(true)
         })
-    }
-
-    pub(super) fn early_timeout(&self) -> Lifetime {
-        Lifetime::After(Duration::from_nanos(self.settings.early_timeout))
     }
 }

@@ -209,7 +209,7 @@ impl<T: 'static> Trees<T> {
         let placed = unsafe { placed.withdraw() };
         if placed.lease().is(State::Live) {
             // SAFETY: this thread has put it in; early entries have none.
-            *token = Some(unsafe { Tree::take_token(placed.slot()) });
+            *token = Some(unsafe { Tree::token(placed.slot()).take() });
         }
         self.engine.free(mine, placed);
         match (entered, found) {

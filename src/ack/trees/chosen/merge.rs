@@ -32,7 +32,7 @@ impl<T: 'static> Trees<T> {
         if let Some(token) = token.take() {
             // SAFETY: early entries have no token. Either this thread has ended the entry, or no
             // thread ends it before the word has its mark.
-            unsafe { Tree::put_token(found.slot, token) };
+            unsafe { Tree::token(found.slot).put(token) };
         }
         target
     }

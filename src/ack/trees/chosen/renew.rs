@@ -24,7 +24,7 @@ impl<T: 'static> Trees<T> {
                 // An init under way keeps the lease's deadline, and notifies the driver of it.
                 State::Live | State::Initing => (timeout, Done::Now),
                 State::Early | State::EarlyFailed | State::EarlyFailedBy => {
-                    (self.early_timeout(), Done::Held)
+                    (self.settings.early_timeout, Done::Held)
                 }
                 _ => return self.late(found.id),
             };
