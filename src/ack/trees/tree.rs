@@ -136,8 +136,8 @@ pub(super) fn occupy<'a, T: 'static>(
         // SAFETY: just claimed.
         unsafe { Tree::token(slot).put(token) };
     }
-    // A swap that was prepared against an earlier occupant may succeed before; this store overwrites
-    // it. Loom needs a swap, as in `Header::give_back`.
+    // A swap that was prepared against an earlier occupant may succeed before; this store
+    // overwrites it. Loom needs a swap, as in `Header::give_back`.
     #[cfg(not(expiry_loom))]
     tree.word.store(word, Ordering::Release);
     #[cfg(expiry_loom)]

@@ -369,7 +369,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(Entered { new, old: Some(old), closed })
     }
 
-    /// Claims a slot, and takes so many permits for it. Keeps these in the room if there is no slot.
+    /// Claims a slot, and takes so many permits for it. The room keeps these if there is no slot.
     #[inline(always)]
     fn claim(
         &mut self,
