@@ -80,7 +80,7 @@ impl Brokers {
     ///
     /// # Errors
     ///
-    /// Those of [`start`](Self::start).
+    /// It has the errors of [`start`](Self::start).
     pub fn start_with(count: usize, config: &str) -> Result<Brokers> {
         loop {
             let brokers: Vec<_> = (0..count).map(Broker::new).collect::<Result<_>>()?;

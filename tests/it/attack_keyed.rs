@@ -181,9 +181,9 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
     }
 }
 
-/// A value shuts its map down when it is dropped. It was dropped where a grace period ended, while an insertion drove a shard to migrate
-/// its index's words: the shutdown waited for its own thread to leave. When that is depends on how
-/// often the thread has pinned before.
+/// A value shuts its map down when it is dropped. It was dropped where a grace period ended, while
+/// an insertion drove a shard to migrate its index's words: the shutdown waited for its own thread
+/// to leave. When that is depends on how often the thread has pinned before.
 #[test]
 fn a_value_may_shut_its_map_down_wherever_it_is_dropped() {
     let (sender, done) = mpsc::channel();

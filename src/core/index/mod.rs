@@ -41,7 +41,7 @@
 //! * A table is *sparse* if it has more than 1,024 homes and less than a word for each. A home that
 //!   a weak hasher has filled does not make a sparse table grow. The index refuses the key, and a
 //!   migrating thread leaves the word in the old table until there is a larger one. So an index
-//!   that such hashes crowd takes at most 400 KB of address space, or about 200 bytes a key in its
+//!   that such hashes fill takes at most 400 KB of address space, or about 200 bytes a key in its
 //!   youngest table. All tables that have been in use take up to 800 bytes a key, where many wait
 //!   for migration.
 //!
