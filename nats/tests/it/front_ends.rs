@@ -210,12 +210,16 @@ fn a_session_moves_and_its_old_front_end_does_no_harm() {
 fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
     let rig = Rig::bare();
     let [a] = members(&rig, ["a"]);
-    // Each of these runtimes ends with a request of its own under way.
-    for _ in 0..16 * COUNT {
+    // So many runtimes end with a request of their own under way. One more for each whose thread
+    // the system had stopped until its first look found the answer.
+    let mut cut = 0;
+    while cut < 16 * COUNT {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let call = a.sessions.begin();
-        let cut = runtime.block_on(async { future::FutureExt::now_or_never(call) });
-        assert!(cut.is_none());
+        match runtime.block_on(async { future::FutureExt::now_or_never(call) }) {
+            None => cut += 1,
+            Some(begun) => assert!(begun.is_ok(), "{begun:?}"),
+        }
     }
     let all = stream::iter(0..16 * COUNT).map(|_| a.sessions.begin()).buffer_unordered(500);
     let all = all.all(|begun| future::ready(begun.is_ok()));
