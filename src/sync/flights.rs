@@ -22,9 +22,15 @@
 //!
 //! A loading future that its task does not poll would block that task for ever, if it awaits the
 //! same key elsewhere. A flight notes the waker and the number of its loader's polls. A waiting
-//! future of the same waker wakes its task once. If the loader was not polled between two polls of
-//! the waiting future, that *abandons* the flight, and all that wait look again. The parked loader
-//! is then in the place of one whose load was invalidated.
+//! future of the same waker wakes its task, for two more polls. If the loader was polled between
+//! none of the three, the waiting future *abandons* the flight, and all that wait look again. (A
+//! `join!` or `select!`, which changes the order from poll to poll, polls a waiting future twice in
+//! a row, but not three times.) The parked loader is then in the place of one whose load was
+//! invalidated.
+//!
+//! A thread inside a call of the user's code waits for no load: the loader may wait for that very
+//! thread ([`kit::panics`](crate::kit::panics)). It loads too, in a flight beside the table, whose
+//! value the map does not keep.
 //!
 //! The loader puts the value into the map before the flight leaves the table. So a caller that
 //! finds no flight, and then no value, was not too early (model `one_of_two_loads`).
@@ -118,6 +124,9 @@ pub(crate) struct Waiting<K, V> {
     /// Number of the loader's polls at the last poll of this in the same task.
     #[cfg(feature = "async")]
     polls: Option<u64>,
+    /// Whether the loader had not been polled before that since the poll before it.
+    #[cfg(feature = "async")]
+    missed: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -136,17 +145,18 @@ impl<K, V> Flights<K, V> {
         &self.parts[(hash >> 32) as usize % self.parts.len()]
     }
 
-    /// Begins to load the value of a key with this hash, unless another caller loads one. `blocks`
-    /// if the caller is a thread that blocks until its load is over.
+    /// Begins to load the value of a key with this hash, unless another caller loads one, and this
+    /// one `waits` for that. `blocks` if the caller is a thread that blocks until its load is over.
     pub(crate) fn begin(
         &self,
         hash: u64,
         key: impl FnOnce() -> K,
         blocks: bool,
+        waits: bool,
     ) -> Begun<'_, K, V> {
         let (part, me) = (self.part(hash), blocks.then(|| thread::current().id()));
         let before = lock(part).get(&hash).cloned();
-        if let Some(flight) = before {
+        if let Some(flight) = before.filter(|flight| waits || flight.loader == me) {
             return Begun::of(flight, me);
         }
         let (key, outcome, state) = (key(), OnceLock::new(), Mutex::default());
@@ -161,9 +171,11 @@ impl<K, V> Flights<K, V> {
             }
         };
         match before {
-            Some(flight) => Begun::of(flight, me),
-            None => Begun::Loader(Loading { flights: self, flight: new }),
+            Some(flight) if waits => return Begun::of(flight, me),
+            Some(_) => lock(&new.state).is_invalidated = true,
+            None => {}
         }
+        Begun::Loader(Loading { flights: self, flight: new })
     }
 
     /// Invalidates the flight of this hash, if there is one: its value is not kept. Costs one load
@@ -260,6 +272,8 @@ impl<K, V> Begun<'_, K, V> {
             task: None,
             #[cfg(feature = "async")]
             polls: None,
+            #[cfg(feature = "async")]
+            missed: false,
         })
     }
 }
@@ -346,7 +360,8 @@ impl<K, V> Waiting<K, V> {
     }
 
     /// Ready when the flight is over; else the task is woken then, by the waker of its last poll.
-    /// Abandons the flight if the same task loads, and has not polled that load since.
+    /// Abandons the flight if the same task loads, and has not polled that load since the poll
+    /// before the last one.
     #[cfg(feature = "async")]
     pub(crate) fn poll(&mut self, flights: &Flights<K, V>, context: &mut Context<'_>) -> Poll<()> {
         // The waker's `clone` and `drop` are the user's code: they run outside the lock.
@@ -359,12 +374,13 @@ impl<K, V> Waiting<K, V> {
         let is_own = state.loader.as_ref().is_some_and(|loader| loader.will_wake(&waker));
         let polls = is_own.then_some(state.polls);
         let before = std::mem::replace(&mut self.polls, polls);
-        if is_own && before == polls {
+        let misses = is_own && before == polls;
+        if std::mem::replace(&mut self.missed, misses) && misses {
             drop(state);
             let _late = flights.end(&self.flight, Outcome::Abandoned);
             return Poll::Ready(());
         }
-        let wakes = is_own && before.is_none();
+        let wakes = misses || is_own && before.is_none();
         let task = *self.task.get_or_insert_with(|| {
             state.numbers += 1;
             state.numbers

@@ -7,6 +7,7 @@ pub use self::guard::LoadGuard;
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
+use crate::kit::panics::is_inside;
 #[cfg(feature = "async")]
 use crate::sync::flights::Loading;
 use crate::sync::flights::{Begun, Flight, Outcome, Waiting};
@@ -166,6 +167,9 @@ where
     /// wait for it, and get its value even if the entry has ended by then. If a `load` panics, a
     /// waiting caller calls its own.
     ///
+    /// A thread inside a listener or handler of any store does not wait: it calls its own `load`,
+    /// and the map does not keep that value.
+    ///
     /// A change wins: if another call removes the key during the load, or gives it a value, the
     /// callers that waited get the loaded value, and the map does not keep it, whatever becomes of
     /// the other one. A caller that comes after a removal loads anew.
@@ -278,8 +282,8 @@ where
     /// does not end their wait. The same is true of a loading future that no task polls, unless its
     /// own task [awaits the key](Self::get_or_insert_async).
     ///
-    /// A shutdown does not end a load either. The loader's insertion is refused, and callers that
-    /// waited get its value; if there is none, they get [`LoadError::Closed`].
+    /// A shutdown does not end a load either. The map does not keep the value, which the loader and
+    /// callers that waited get; if there is none, these get [`LoadError::Closed`].
     ///
     /// # Errors
     ///
@@ -388,8 +392,10 @@ where
             if self.store.engine.admission.is_refusing() {
                 return Err(LoadError::Closed);
             }
-            let begun = self.flights.begin(self.hasher.hash_one(key), || key.to_owned(), blocks);
-            let loading = match begun {
+            // Inside a listener this thread may be the one that the loader waits for.
+            let waits = is_stale || !blocks || !is_inside();
+            let hash = self.hasher.hash_one(key);
+            let loading = match self.flights.begin(hash, || key.to_owned(), blocks, waits) {
                 Begun::Loader(loading) => loading,
                 // The old value is served during the reload.
                 begun if is_stale => {

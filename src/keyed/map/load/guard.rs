@@ -92,7 +92,7 @@ where
     ///
     /// The map does not keep it if a call that came after the load began has given the key another
     /// value, or has [removed](ExpiringMap::remove) the key, or [cleared](ExpiringMap::clear) the
-    /// map. A look-up may find it for a moment if that call comes in the midst of this one; then
+    /// map or shut it down. A look-up may find it for a moment if that call comes in the midst of this one; then
     /// the listener hears of it as [`Removed`](crate::RemovalCause::Removed).
     ///
     /// # Errors
@@ -125,6 +125,11 @@ where
         let offer = map.store.offer(map.hash(&key), key, Some(value)).with_room(room);
         let settled = match map.put_by(offer, (lifetime.into(), asks), replaces) {
             Ok(settled) => settled,
+            // A shutdown is a removal like any other.
+            Err(InsertError { error: StoreError::Closed, .. }) => {
+                count.has_inserted = true;
+                return held(loading.end(shared));
+            }
             Err(refused) => {
                 drop(loading.end(shared));
                 return Err(refused);
