@@ -12,6 +12,8 @@ use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
 #[cfg(feature = "async")]
 use crate::kit::channel::{channel, Receiver, Sender, WhenFull};
+#[cfg(feature = "async")]
+use crate::kit::panics::Panics;
 use crate::sync::exclusive::Exclusive as Flagged;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -374,7 +376,7 @@ impl<T> Told<T> {
 
     /// Tells an item.
     pub fn tell(&self, item: T) {
-        self.0.send(item);
+        self.0.send(&Panics::default(), item);
     }
 
     /// All items have been sent.

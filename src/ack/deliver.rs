@@ -68,8 +68,7 @@ impl<T: 'static> Deliver<T> {
             Target::Unheard | Target::Poll(_) if drops => self.panics.guard(|| drop(outcome)),
             Target::Unheard | Target::Poll(_) => {}
             Target::Listener(handler) => self.panics.guard(|| handler.outcome(outcome)),
-            Target::Channel(sender) if drops => self.panics.guard(|| sender.put(outcome)),
-            Target::Channel(sender) => sender.put(outcome),
+            Target::Channel(sender) => sender.put(&self.panics, outcome),
         }
     }
 }

@@ -100,7 +100,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
         let listener = match &self.target {
             Target::Poll(stack) => return stack.push(self.expired(dead, named, deadline)),
             Target::Channel(sender) => {
-                return self.store.send(sender, self.expired(dead, named, deadline));
+                return sender.send(&self.store.panics, self.expired(dead, named, deadline));
             }
             Target::Unheard if !E::HAS_VALUE => return self.store.expired_unheard(dead, named),
             Target::Unheard => None,

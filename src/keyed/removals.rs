@@ -11,7 +11,7 @@
 use super::removed::{Held, Removed};
 use super::store::{Listener, RemovalCause, Store};
 use crate::kit::channel::Sender;
-use crate::kit::panics::is_inside;
+use crate::kit::panics::Panics;
 use std::sync::Weak;
 
 pub(super) enum Removals<K: 'static, V: 'static> {
@@ -43,9 +43,8 @@ pub(super) struct Channel<K: 'static, V: 'static> {
 }
 
 impl<K: 'static, V: 'static> Channel<K, V> {
-    /// Sends an ended entry. Inside a call of the user's code, what finds no room spills.
     #[cold]
-    pub(super) fn send(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
+    pub(super) fn send(&self, panics: &Panics, ended: Held<'_, K, V>, cause: RemovalCause) {
         if self.expired_only && cause != RemovalCause::Expired {
             return;
         }
@@ -54,10 +53,6 @@ impl<K: 'static, V: 'static> Channel<K, V> {
             return;
         };
         let removed = ended.share(store, cause);
-        if is_inside() {
-            self.sender.send_back(removed);
-        } else {
-            self.sender.send(removed);
-        }
+        self.sender.send(panics, removed);
     }
 }

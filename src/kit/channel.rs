@@ -2,6 +2,7 @@
 //! crossbeam's, and an unbounded one for what spills.
 
 use crate::error::BuildError;
+use crate::kit::panics::{is_inside, Panics};
 #[cfg(feature = "async")]
 use crate::kit::stream::{Listeners, ReceiverStream};
 use crate::kit::trace::event;
@@ -38,7 +39,8 @@ pub enum WhenFull {
     /// nothing expires. The channel must then be read by a thread that never ends entries itself:
     /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
     /// channel is full. So would an insertion there into a store that is full: it expires what is
-    /// due, and waits as long as the channel is full.
+    /// due, and waits as long as the channel is full. A thread inside a bolt, or a listener, handler
+    /// or waker that a store calls, does not wait: what has no room there spills.
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.
@@ -276,32 +278,29 @@ impl<T> Sender<T> {
         (of(&self.spilled), of(&self.undelivered))
     }
 
-    /// Sends, and wakes the tasks that wait for it.
-    pub(crate) fn send(&self, item: T) {
-        self.send_by(self.when_full, item);
-    }
-
-    /// [`send`](Self::send), on a thread that may be the one that reads the channel. It would wait
-    /// for itself: under [`WhenFull::Wait`] what has no room spills.
-    pub(crate) fn send_back(&self, item: T) {
-        let when_full = match self.when_full {
-            WhenFull::Wait => WhenFull::Spill,
-            other => other,
-        };
-        self.send_by(when_full, item);
-    }
-
-    fn send_by(&self, when_full: WhenFull, item: T) {
-        self.put_by(when_full, item);
+    /// Sends, and wakes the tasks that wait for it. Never panics.
+    pub(crate) fn send(&self, panics: &Panics, item: T) {
+        self.put(panics, item);
         #[cfg(feature = "async")]
         if self.listeners.is_awaited() {
             self.listeners.wake();
         }
     }
 
-    /// Sends, and counts what is lost as undelivered. The caller wakes the tasks that wait.
-    pub(crate) fn put(&self, item: T) {
-        self.put_by(self.when_full, item);
+    /// Sends, and counts what is lost as undelivered, and panics of its drop. The caller wakes the
+    /// tasks that wait. Inside a call of the user's code what finds no room spills: this thread may
+    /// be the one that reads the channel, or that one may wait for it.
+    #[inline(always)]
+    pub(crate) fn put(&self, panics: &Panics, item: T) {
+        // Before the guard, which is such a call itself.
+        let when_full = match self.when_full {
+            WhenFull::Wait if is_inside() => WhenFull::Spill,
+            other => other,
+        };
+        match std::mem::needs_drop::<T>() {
+            true => panics.guard(|| self.put_by(when_full, item)),
+            false => self.put_by(when_full, item),
+        }
     }
 
     #[inline(never)] // keeps its callers short

@@ -309,7 +309,7 @@ impl<T: 'static> Reports<T> for Inner<T> {
             Target::Unheard => self.panics.guard(|| drop(value)),
             Target::Poll(stack) => stack.push(value),
             Target::Listener(handler) => self.panics.guard(|| handler(value)),
-            Target::Channel(sender) => sender.send(value),
+            Target::Channel(sender) => sender.send(&self.panics, value),
         }
     }
 }

@@ -289,3 +289,55 @@ fn the_shutdown_after_one_in_a_listener_returns_all() {
     };
     the_next_shutdown_returns_all(tracker, poll, |it| it.shutdown(ShutdownMode::Return).len());
 }
+
+/// The thread that reads the channel may be the one that waits for that listener.
+#[test]
+fn a_listener_of_another_store_does_not_wait_for_room() {
+    let clock = ManualClock::new();
+    macro_rules! built {
+        ($store:ident) => {{
+            let builder = $store::builder().interval(MS).clock(clock.clone());
+            builder.build_manual_with_channel(1, WhenFull::Wait).unwrap()
+        }};
+    }
+    let (tracker, outcomes) = built!(AckTracker);
+    let roots: Vec<_> = (0..5).map(|owner| tracker.issue(edge(), owner).unwrap()).collect();
+    let (map, removals) = built!(ExpiringMap);
+    let (queue, expired) = built!(ExpiryQueue);
+    let (table, overdue) = built!(PendingTable);
+    let (pending, unanswered) = built!(PendingMap);
+    let (sessions, ended) = built!(SessionTracker);
+    for key in 0..5u64 {
+        map.insert(key, key).unwrap();
+        queue.update(key, MS).unwrap();
+        table.insert(key, MS).unwrap();
+        pending.insert(key, key, MS).unwrap();
+        sessions.create(MS, key).unwrap();
+    }
+    clock.advance(2 * MS);
+    let other = ExpiringMap::<u64, u64>::builder().removal_listener(move |_, _, _| {
+        for &root in &roots {
+            tracker.fail(root).unwrap();
+        }
+        (0..5).for_each(|key| drop(map.remove(&key)));
+        assert!(queue.poll().is_empty());
+        assert!(table.poll().is_empty());
+        assert!(pending.poll().is_empty());
+        assert!(sessions.poll().is_empty());
+        let spilled = [
+            tracker.metrics().spilled,
+            map.metrics().spilled,
+            queue.metrics().spilled,
+            table.metrics().spilled,
+            pending.metrics().spilled,
+            sessions.metrics().spilled,
+        ];
+        assert_eq!(spilled, [4; 6]);
+    });
+    let other = other.build_manual().unwrap();
+    other.insert(0, 0).unwrap();
+    drop(other.remove(&0));
+    assert_eq!(other.metrics().listener_panics, 0);
+    let told = [outcomes.len(), removals.len(), expired.len(), overdue.len()];
+    assert_eq!((told, unanswered.len(), ended.len()), ([5; 4], 5, 5));
+}

@@ -218,23 +218,6 @@ fn a_value_has_two_handles() {
     }
 }
 
-/// A handler of another store ends entries here, and the channel is full: it waits for no receiver.
-#[test]
-fn a_listener_of_another_store_does_not_wait_for_room() {
-    let (map, removals) = unclocked(1, WhenFull::Wait);
-    (0..5).for_each(|key| drop(map.insert(key, key).unwrap()));
-    let ends = map.clone();
-    let other = ExpiringMap::builder()
-        .removal_listener(move |_: &u64, _: &u64, _| {
-            (0..5).for_each(|key| drop(ends.remove(&key)));
-        })
-        .build_manual()
-        .unwrap();
-    other.insert(0, 0).unwrap();
-    drop(other.remove(&0));
-    assert_eq!((removals.len(), map.metrics().spilled), (5, 4));
-}
-
 /// The channel keeps the store, and the store the channel: neither stays when both handles are
 /// gone.
 #[test]

@@ -93,7 +93,7 @@ impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
             Target::Unheard => self.store.discard(session),
             Target::Poll(lapsed) => lapsed.push(session),
             Target::Listener(listener) => self.store.guard(|| listener(session)),
-            Target::Channel(sender) => self.store.send(sender, session),
+            Target::Channel(sender) => sender.send(&self.store.panics, session),
         }
     }
 

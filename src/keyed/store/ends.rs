@@ -8,7 +8,6 @@ use crate::core::index::Sighting;
 use crate::core::occupancy::Ended;
 use crate::keyed::removals::Removals;
 use crate::keyed::removed::{EndedSlot, Held};
-use crate::kit::channel::Sender;
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -212,7 +211,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 let (key, value) = ended.pair();
                 self.guard(|| listener(key, value, cause));
             }
-            Removals::Channel(channel) => channel.send(ended, cause),
+            Removals::Channel(channel) => channel.send(&self.panics, ended, cause),
         }
     }
 
@@ -221,15 +220,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn discard<T>(&self, value: T) {
         if std::mem::needs_drop::<T>() {
             self.guard(|| drop(value));
-        }
-    }
-
-    /// Sends into a channel, which drops what it has no room for.
-    pub(in crate::keyed) fn send<E>(&self, sender: &Sender<E>, item: E) {
-        if std::mem::needs_drop::<E>() {
-            self.guard(|| sender.send(item));
-        } else {
-            sender.send(item);
         }
     }
 
