@@ -6,6 +6,7 @@ use crate::protocol::Requests;
 use crate::Options;
 use expiry::Timeouts;
 use expiry_examples::Done;
+use socket2::{SockRef, TcpKeepalive};
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -91,6 +92,13 @@ impl Server {
         mut stopping: watch::Receiver<bool>,
     ) -> Done {
         stream.set_nodelay(true)?;
+        let keepalive = self.options.tcp_keepalive;
+        if !keepalive.is_zero() {
+            // As Redis does.
+            let apart = (keepalive / 3).max(Duration::from_secs(1));
+            let probes = TcpKeepalive::new().with_time(keepalive).with_interval(apart);
+            SockRef::from(&stream).set_tcp_keepalive(&probes.with_retries(3))?;
+        }
         let mut requests = Requests::default();
         let mut idle = self.timeouts.sleep(self.options.idle);
         loop {

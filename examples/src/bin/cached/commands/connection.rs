@@ -110,6 +110,7 @@ pub(super) fn config_get(session: &mut Session, request: Request<'_>) -> Done {
         ("notify-keyspace-events", "xE".to_string()),
         ("proto-max-bulk-len", MAX_BULK.to_string()),
         ("save", String::new()),
+        ("tcp-keepalive", options.tcp_keepalive.as_secs().to_string()),
         ("timeout", options.idle.as_secs().to_string()),
     ];
     let patterns: Vec<_> = request.from(2).map(<[u8]>::to_ascii_lowercase).collect();
