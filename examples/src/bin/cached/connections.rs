@@ -35,7 +35,7 @@ impl Server {
     pub fn new(options: Options) -> Done<Self> {
         Ok(Server {
             cache: Cache::new(options.max_memory, options.policy)?,
-            clients: Arc::new(Semaphore::new(options.max_clients)),
+            clients: Arc::new(Semaphore::new(options.max_clients as usize)),
             started: Instant::now(),
             timeouts: Timeouts::new()?,
             options,
@@ -80,7 +80,7 @@ impl Server {
         }
         drop(listener);
         // All permits are here when all connections have ended. None fails: nothing closes it.
-        let all = self.clients.acquire_many(self.options.max_clients as u32);
+        let all = self.clients.acquire_many(self.options.max_clients);
         let _ = self.timeouts.timeout(self.options.slow, all).await;
         Ok(())
     }

@@ -12,7 +12,7 @@ mod protocol;
 mod snapshot;
 
 use cache::Policy;
-use clap::Parser;
+use clap::{value_parser, Parser};
 use connections::Server;
 use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
@@ -67,8 +67,8 @@ pub struct Options {
     /// Bytes of replies that may wait for a client.
     #[arg(long, value_parser = bytes, default_value = "1gb")]
     output: usize,
-    #[arg(long, default_value_t = 10_000, value_parser = at_least_one())]
-    max_clients: usize,
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
+    max_clients: u32,
 }
 
 /// The time of keepalive, which Linux counts in seconds, in 15 bits.

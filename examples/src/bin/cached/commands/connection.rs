@@ -142,7 +142,7 @@ pub(super) fn info(session: &mut Session, _: Request<'_>) -> Done {
          maxclients:{most}\r\n\r\n# Stats\r\nexpired_keys:{}\r\nexpired_latest_usec:{latest}\r\n\
          evicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{misses}\r\n\r\n\
          # Keyspace\r\ndb0:keys={}\r\n",
-        most - server.clients.available_permits(),
+        most as usize - server.clients.available_permits(),
         total.expired,
         total.evicted,
         metrics.hits,

@@ -247,6 +247,15 @@ fn a_subscriber_may_only_listen_until_it_has_unsubscribed() {
 }
 
 #[test]
+fn an_option_beyond_its_range_is_refused() {
+    for option in ["--max-clients=0", "--max-clients=4294967296", "--tcp-keepalive=32768s"] {
+        let error = Options::try_parse_from(["cached", option]).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("invalid value"), "{error}");
+    }
+    server(&["--max-clients=4294967295", "--tcp-keepalive=32767s"]);
+}
+
+#[test]
 fn a_full_memory_evicts_or_refuses_by_weight() {
     let value = "v".repeat(880);
     let fill = |policy| {
