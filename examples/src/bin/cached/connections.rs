@@ -18,6 +18,10 @@ use tokio::task::coop::consume_budget;
 /// Replies are sent when so many bytes wait, or when no request is left.
 pub const BATCH: usize = 64 << 10;
 
+/// Number of events that a connection hears at once: those that none of its subscriptions matches
+/// fill no batch.
+const PORTION: usize = 1 << 10;
+
 /// Room for the replies to some requests at once.
 const REPLIES: usize = 2 << 10;
 
@@ -125,7 +129,10 @@ impl Server {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error.into()),
                 },
-                key = next(&mut session.events) => hear(&mut session, &key?)?,
+                key = next(&mut session.events) => {
+                    hear(&mut session, &key?)?;
+                    consume_budget().await;
+                }
                 _ = stopping.changed() => return Ok(()),
                 over = &mut idle, if !may_idle => {
                     over?;
@@ -189,10 +196,14 @@ async fn next(events: &mut Option<broadcast::Receiver<Arc<[u8]>>>) -> Done<Arc<[
     }
 }
 
-/// Writes a message for a key that has expired, and for others that have too, up to a batch.
+/// Writes a message for a key that has expired, and for others that have too, up to a batch or a
+/// portion.
 fn hear(session: &mut Session, key: &[u8]) -> Done {
     session.tell(key)?;
-    while session.replies.bytes.len() < BATCH {
+    for _ in 1..PORTION {
+        if session.replies.bytes.len() >= BATCH {
+            break;
+        }
         // Where events are lost, the next wait says so.
         let Some(Ok(key)) = session.events.as_mut().map(broadcast::Receiver::try_recv) else {
             break;
@@ -201,3 +212,7 @@ fn hear(session: &mut Session, key: &[u8]) -> Done {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "tests/connections.rs"]
+mod tests;
