@@ -12,7 +12,9 @@ use std::{path::PathBuf, time::Duration};
 
 struct Log {
     lines: BufReader<File>,
-    /// Where the next line begins.
+    /// What has been read of the next line.
+    line: Vec<u8>,
+    /// Where it begins.
     next: u64,
     pending: BTreeSet<u64>,
     state: PathBuf,
@@ -23,22 +25,22 @@ impl Log {
         let next = fs::read_to_string(&state).map_or(0, |text| text.parse().unwrap_or(0));
         let mut file = File::open(log)?;
         file.seek(SeekFrom::Start(next))?;
-        Ok(Log { lines: BufReader::new(file), next, pending: BTreeSet::new(), state })
+        let (lines, line, pending) = (BufReader::new(file), Vec::new(), BTreeSet::new());
+        Ok(Log { lines, line, next, pending, state })
     }
 }
 
-impl Spout<String> for Log {
-    fn next(&mut self, out: &mut SpoutCollector<'_, String>) -> Next {
-        let mut line = String::new();
-        match self.lines.read_line(&mut line) {
-            Ok(0) => Next::Done, // `Next::Idle` to follow the log: it is asked again soon
-            Ok(bytes) => {
-                let offset = self.next;
-                self.next += bytes as u64;
+impl Spout<Vec<u8>> for Log {
+    fn next(&mut self, out: &mut SpoutCollector<'_, Vec<u8>>) -> Next {
+        match self.lines.read_until(b'\n', &mut self.line) {
+            Ok(_) if self.line.ends_with(b"\n") => {
+                let (line, offset) = (std::mem::take(&mut self.line), self.next);
+                self.next += line.len() as u64;
                 self.pending.insert(offset);
                 // A spout is asked only while there is room.
                 out.emit(line, offset).map_or(Next::Idle, |()| Next::Ready)
             }
+            Ok(_) => Next::Done, // `Next::Idle` to follow the log: it is asked again soon
             Err(error) => {
                 out.report(&error);
                 Next::Idle
@@ -75,7 +77,8 @@ struct Entry {
     level: String,
 }
 
-fn parse(line: &str) -> Result<Entry, &'static str> {
+fn parse(line: &[u8]) -> Result<Entry, &'static str> {
+    let line = std::str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
     let level = line.split_whitespace().nth(1).ok_or("it has no level")?;
     Ok(Entry { level: level.to_string() })
 }
@@ -114,7 +117,7 @@ pub fn run(folder: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
         .tick_every(second);
     let entries = topology
         .bolt("parse", |_| {
-            basic(|line: &String, out| match parse(line) {
+            basic(|line: &Vec<u8>, out| match parse(line) {
                 Ok(entry) => out.emit(entry),
                 Err(why) => out.reject(why), // no attempt can succeed
             })
@@ -133,9 +136,9 @@ pub fn run(folder: PathBuf) -> Result<(), Box<dyn std::error::Error>> {
     topology
         .bolt("bad", move |_| {
             let bad = bad.clone();
-            sink(move |letter: &DeadLetter<String>, _| {
+            sink(move |letter: &DeadLetter<Vec<u8>>, _| {
                 let mut file = OpenOptions::new().create(true).append(true).open(&bad)?;
-                write!(file, "{}: {}", letter.failure, letter.message)
+                write!(file, "{}: {}", letter.failure, String::from_utf8_lossy(&letter.message))
             })
         })
         .shuffle(lines.dead_letters());

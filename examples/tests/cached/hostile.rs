@@ -1,12 +1,13 @@
 //! Clients that are malformed, huge, slow, or many.
 
 use super::{answer, Server};
+use expiry_examples::eventually;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use redis::Commands;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -202,6 +203,39 @@ fn a_silent_client_is_disconnected_after_its_time_and_a_subscriber_is_not() {
         assert_ne!(length, 0);
         heard += &String::from_utf8_lossy(&bytes[..length]);
     }
+}
+
+/// The timer that Linux has of the server's end of a connection, as in `/proc/net/tcp`: its kind,
+/// and in how many hundredths of a second it fires.
+fn timer(server: &Server, client: &TcpStream) -> (u8, u64) {
+    let end = |address: SocketAddr| format!(" 0100007F:{:04X}", address.port());
+    let line = end(client.peer_addr().unwrap()) + &end(client.local_addr().unwrap());
+    let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.process.id())).unwrap();
+    let line = table.lines().find(|found| found.contains(&line)).unwrap();
+    let (kind, when) = line.split_whitespace().nth(5).unwrap().split_once(':').unwrap();
+    (u8::from_str_radix(kind, 16).unwrap(), u64::from_str_radix(when, 16).unwrap())
+}
+
+#[test]
+fn the_system_probes_a_silent_connection_after_the_time_of_keepalive() {
+    const KEEPALIVE: u8 = 2;
+    for (options, most) in [(&[][..], 300), (&["--tcp-keepalive=20s"], 20)] {
+        let server = Server::start(options);
+        let mut client = server.raw();
+        client.write_all(b"SUBSCRIBE any\r\n").unwrap();
+        client.read_exact(&mut [0; 32]).unwrap();
+        // The timer of the reply goes first.
+        let when = eventually(|| {
+            let (kind, when) = timer(&server, &client);
+            (kind == KEEPALIVE).then_some(when)
+        });
+        assert!((1..=most * 100).contains(&when), "{when}");
+    }
+    let server = Server::start(&["--tcp-keepalive=0s"]);
+    let mut client = server.raw();
+    client.write_all(b"PING\r\n").unwrap();
+    client.read_exact(&mut [0; 7]).unwrap();
+    eventually(|| (timer(&server, &client).0 == 0).then_some(()));
 }
 
 #[test]

@@ -24,5 +24,16 @@ fn a_second_process_goes_on_where_the_first_one_was() {
     logs::run(folder.clone()).unwrap();
     assert_eq!(read("counts.txt"), r#"{"INFO": 1}"#);
     assert_eq!(read("offset"), "65");
+
+    // A line that is not UTF-8, and one that the program that logs has not finished.
+    file.write_all(b"12:05 \xff\n12:06 WARN hot\n12:07 IN").unwrap();
+    logs::run(folder.clone()).unwrap();
+    assert_eq!(read("counts.txt"), r#"{"WARN": 1}"#);
+    assert!(read("bad.txt").contains("it is not UTF-8: 12:05 \u{fffd}\n"));
+    assert_eq!(read("offset"), "88");
+    writeln!(file, "FO up").unwrap();
+    logs::run(folder.clone()).unwrap();
+    assert_eq!(read("counts.txt"), r#"{"INFO": 1}"#);
+    assert_eq!(read("offset"), "102");
     fs::remove_dir_all(folder).unwrap();
 }

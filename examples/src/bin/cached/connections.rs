@@ -6,6 +6,7 @@ use crate::protocol::Requests;
 use crate::Options;
 use expiry::Timeouts;
 use expiry_examples::Done;
+use socket2::{SockRef, TcpKeepalive};
 use std::future::pending;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -16,6 +17,10 @@ use tokio::task::coop::consume_budget;
 
 /// Replies are sent when so many bytes wait, or when no request is left.
 pub const BATCH: usize = 64 << 10;
+
+/// Number of events that a connection hears at once: those that none of its subscriptions matches
+/// fill no batch.
+const PORTION: usize = 1 << 10;
 
 /// Room for the replies to some requests at once.
 const REPLIES: usize = 2 << 10;
@@ -34,7 +39,7 @@ impl Server {
     pub fn new(options: Options) -> Done<Self> {
         Ok(Server {
             cache: Cache::new(options.max_memory, options.policy)?,
-            clients: Arc::new(Semaphore::new(options.max_clients)),
+            clients: Arc::new(Semaphore::new(options.max_clients as usize)),
             started: Instant::now(),
             timeouts: Timeouts::new()?,
             options,
@@ -79,7 +84,7 @@ impl Server {
         }
         drop(listener);
         // All permits are here when all connections have ended. None fails: nothing closes it.
-        let all = self.clients.acquire_many(self.options.max_clients as u32);
+        let all = self.clients.acquire_many(self.options.max_clients);
         let _ = self.timeouts.timeout(self.options.slow, all).await;
         Ok(())
     }
@@ -91,6 +96,13 @@ impl Server {
         mut stopping: watch::Receiver<bool>,
     ) -> Done {
         stream.set_nodelay(true)?;
+        let keepalive = self.options.tcp_keepalive;
+        if !keepalive.is_zero() {
+            // As Redis does.
+            let apart = (keepalive / 3).max(Duration::from_secs(1));
+            let probes = TcpKeepalive::new().with_time(keepalive).with_interval(apart);
+            SockRef::from(&stream).set_tcp_keepalive(&probes.with_retries(3))?;
+        }
         let mut requests = Requests::default();
         let mut idle = self.timeouts.sleep(self.options.idle);
         loop {
@@ -117,7 +129,10 @@ impl Server {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(error) => return Err(error.into()),
                 },
-                key = next(&mut session.events) => hear(&mut session, &key?)?,
+                key = next(&mut session.events) => {
+                    hear(&mut session, &key?)?;
+                    consume_budget().await;
+                }
                 _ = stopping.changed() => return Ok(()),
                 over = &mut idle, if !may_idle => {
                     over?;
@@ -181,10 +196,14 @@ async fn next(events: &mut Option<broadcast::Receiver<Arc<[u8]>>>) -> Done<Arc<[
     }
 }
 
-/// Writes a message for a key that has expired, and for others that have too, up to a batch.
+/// Writes a message for a key that has expired, and for others that have too, up to a batch or a
+/// portion.
 fn hear(session: &mut Session, key: &[u8]) -> Done {
     session.tell(key)?;
-    while session.replies.bytes.len() < BATCH {
+    for _ in 1..PORTION {
+        if session.replies.bytes.len() >= BATCH {
+            break;
+        }
         // Where events are lost, the next wait says so.
         let Some(Ok(key)) = session.events.as_mut().map(broadcast::Receiver::try_recv) else {
             break;
@@ -193,3 +212,7 @@ fn hear(session: &mut Session, key: &[u8]) -> Done {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "tests/connections.rs"]
+mod tests;

@@ -12,7 +12,7 @@ mod protocol;
 mod snapshot;
 
 use cache::Policy;
-use clap::Parser;
+use clap::{value_parser, Parser};
 use connections::Server;
 use expiry_examples::{at_least_one, exit, Done};
 use humantime::parse_duration;
@@ -56,14 +56,28 @@ pub struct Options {
     /// How long a client may take from one request to the end of the next; 0s for ever.
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     idle: Duration,
+    /// How long a connection is silent before the system probes whether the client's machine still
+    /// answers; 0s for never. Three probes without an answer, a third of this apart, end the
+    /// connection, also that of a subscriber.
+    #[arg(long, value_parser = keepalive, default_value = "300s")]
+    tcp_keepalive: Duration,
     /// How long a client may take to receive a batch of replies.
     #[arg(long, value_parser = parse_duration, default_value = "60s")]
     slow: Duration,
     /// Bytes of replies that may wait for a client.
     #[arg(long, value_parser = bytes, default_value = "1gb")]
     output: usize,
-    #[arg(long, default_value_t = 10_000, value_parser = at_least_one())]
-    max_clients: usize,
+    #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
+    max_clients: u32,
+}
+
+/// The time of keepalive, which Linux counts in seconds, in 15 bits.
+fn keepalive(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() || (1..1 << 15).contains(&time.as_secs()) {
+        true => Ok(time),
+        false => Err("it is 0s, or 1s to 32767s".to_string()),
+    }
 }
 
 /// A number of bytes, or of "kb", "mb" or "gb" of 1,024 each, as in Redis's settings.

@@ -39,7 +39,8 @@ impl<'a> Request<'a> {
 }
 
 /// What has been read of a client's requests. It goes on where it stopped when more has come, so
-/// each byte is looked at once, however the network cuts them.
+/// each byte is looked at once, however the network cuts them. Only an unfinished line, which has
+/// at most 64 kB, is searched again for its end.
 #[derive(Debug, Default)]
 pub struct Requests {
     buffer: Vec<u8>,
@@ -47,7 +48,8 @@ pub struct Requests {
     begin: usize,
     /// Up to where it has been understood.
     at: usize,
-    /// Its words so far. Those of a whole request stay until the next one is asked for.
+    /// Its words so far, counted from `begin`, so that they stay as they are when the bytes before
+    /// it go. Those of a whole request stay until the next one is asked for.
     words: Vec<Range<usize>>,
     /// Number of its words that have yet to come.
     missing: usize,
@@ -67,7 +69,7 @@ impl Requests {
                 return Ok(None);
             }
         }
-        Ok(Some(Request { buffer: &self.buffer, words: &self.words }))
+        Ok(Some(Request { buffer: &self.buffer[self.begin..], words: &self.words }))
     }
 
     /// The buffer, for appending what is read next.
@@ -75,9 +77,6 @@ impl Requests {
         let done = std::mem::take(&mut self.begin);
         self.buffer.drain(..done);
         self.at -= done;
-        for word in &mut self.words {
-            *word = word.start.saturating_sub(done)..word.end.saturating_sub(done);
-        }
         let expected = self.bulk.map_or(0, |bulk| self.at + bulk as usize + 2 - self.buffer.len());
         self.buffer.reserve(expected.clamp(READ.0, READ.1));
         &mut self.buffer
@@ -130,7 +129,7 @@ impl Requests {
             Some(b"\r\n") => {}
             Some(_) => return Err("expected CRLF after a bulk".into()),
         }
-        self.words.push(self.at..end);
+        self.words.push(self.at - self.begin..end - self.begin);
         (self.at, self.bulk, self.missing) = (end + 2, None, self.missing - 1);
         Ok(true)
     }
@@ -169,8 +168,8 @@ impl Requests {
     /// Splits an inline request at its spaces, but not those between quotes. It unquotes in place:
     /// a word is never longer than its quotation.
     fn split(&mut self, line: Range<usize>) -> Done {
-        let text = &mut self.buffer[..line.end];
-        let mut at = line.start;
+        let text = &mut self.buffer[line];
+        let mut at = 0;
         while let Some(begin) = (at..text.len()).find(|&at| !text[at].is_ascii_whitespace()) {
             let (mut end, mut quote) = (begin, None);
             at = begin;

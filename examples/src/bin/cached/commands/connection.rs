@@ -11,6 +11,8 @@ const EXPIRED: &[u8] = b"__keyevent@0__:expired";
 /// The version of Redis whose answers these are.
 const VERSION: &str = "7.2.4";
 const NAMES: &str = "Client names";
+/// Each key that expires is told to a connection once for each subscription that matches.
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 pub(super) fn ping(session: &mut Session, request: Request<'_>) -> Done {
     match (request.len(), request.from(1).next()) {
@@ -110,6 +112,7 @@ pub(super) fn config_get(session: &mut Session, request: Request<'_>) -> Done {
         ("notify-keyspace-events", "xE".to_string()),
         ("proto-max-bulk-len", MAX_BULK.to_string()),
         ("save", String::new()),
+        ("tcp-keepalive", options.tcp_keepalive.as_secs().to_string()),
         ("timeout", options.idle.as_secs().to_string()),
     ];
     let patterns: Vec<_> = request.from(2).map(<[u8]>::to_ascii_lowercase).collect();
@@ -141,7 +144,7 @@ pub(super) fn info(session: &mut Session, _: Request<'_>) -> Done {
          maxclients:{most}\r\n\r\n# Stats\r\nexpired_keys:{}\r\nexpired_latest_usec:{latest}\r\n\
          evicted_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{misses}\r\n\r\n\
          # Keyspace\r\ndb0:keys={}\r\n",
-        most - server.clients.available_permits(),
+        most as usize - server.clients.available_permits(),
         total.expired,
         total.evicted,
         metrics.hits,
@@ -158,10 +161,17 @@ pub(super) fn save(session: &mut Session, _: Request<'_>) -> Done {
 
 /// Listens first, so that the client hears of each key that expires after the reply.
 pub(super) fn subscribe(session: &mut Session, request: Request<'_>, pattern: bool) -> Done {
+    if session.subscriptions.len() + request.len() - 1 > MAX_SUBSCRIPTIONS {
+        return refused(format!("a connection may have at most {MAX_SUBSCRIPTIONS} subscriptions"));
+    }
     if session.events.is_none() {
         session.events = Some(session.server.cache.expired.subscribe());
     }
     request.from(1).try_for_each(|channel| {
+        let matches = if pattern { glob::matches(channel, EXPIRED) } else { channel == EXPIRED };
+        if matches {
+            session.heard.insert((pattern, channel.to_vec()));
+        }
         session.subscriptions.insert((pattern, channel.to_vec()));
         session.subscribed(request, Some(channel))
     })
@@ -177,6 +187,7 @@ pub(super) fn unsubscribe(session: &mut Session, request: Request<'_>, pattern: 
     }
     for channel in leaves {
         session.subscriptions.remove(&channel);
+        session.heard.remove(&channel);
         session.subscribed(request, Some(&channel.1))?;
     }
     session.events = session.events.take().filter(|_| !session.subscriptions.is_empty());
@@ -191,15 +202,12 @@ impl Session {
         self.replies.integer(self.subscriptions.len())
     }
 
-    /// Tells the client of a key that has expired, once for each subscription.
+    /// Tells the client of a key that has expired, once for each subscription that matches.
     pub fn tell(&mut self, key: &[u8]) -> Done {
-        for (pattern, channel) in &self.subscriptions {
+        for (pattern, channel) in &self.heard {
             let parts = match pattern {
-                true if glob::matches(channel, EXPIRED) => {
-                    &[b"pmessage", &channel[..], EXPIRED, key]
-                }
-                false if channel == EXPIRED => &[b"message", EXPIRED, key][..],
-                _ => continue,
+                true => &[b"pmessage", &channel[..], EXPIRED, key],
+                false => &[b"message", EXPIRED, key][..],
             };
             self.replies.push(parts.len())?;
             parts.iter().try_for_each(|part| self.replies.bulk(part))?;

@@ -28,6 +28,8 @@ pub struct Session {
     name: Vec<u8>,
     /// Channels, and patterns of channels (with `true`).
     subscriptions: BTreeSet<(bool, Vec<u8>)>,
+    /// Those of them that match the channel of keys that expire.
+    heard: BTreeSet<(bool, Vec<u8>)>,
 }
 
 const SYNTAX: &str = "syntax error";
@@ -152,6 +154,7 @@ impl Session {
             id,
             name: Vec::new(),
             subscriptions: BTreeSet::new(),
+            heard: BTreeSet::new(),
         }
     }
 

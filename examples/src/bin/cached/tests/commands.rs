@@ -247,6 +247,28 @@ fn a_subscriber_may_only_listen_until_it_has_unsubscribed() {
 }
 
 #[test]
+fn a_request_for_too_many_subscriptions_is_refused_as_a_whole() {
+    let mut session = session(&server(&[]));
+    let names = |number: usize| (0..number).map(|name| format!(" {name}")).collect::<String>();
+    let refused = "-ERR a connection may have at most 1024 subscriptions";
+    assert_eq!(ask(&mut session, &format!("psubscribe{}", names(1025))), refused);
+    assert_eq!(ask(&mut session, "get k"), "$-1");
+    assert!(ask(&mut session, &format!("psubscribe{}", names(1024))).ends_with(" 1023 :1024"));
+    assert_eq!(ask(&mut session, "subscribe one"), refused);
+    ask(&mut session, "punsubscribe 0");
+    assert_eq!(ask(&mut session, "subscribe one"), "*3 $9 subscribe $3 one :1024");
+}
+
+#[test]
+fn an_option_beyond_its_range_is_refused() {
+    for option in ["--max-clients=0", "--max-clients=4294967296", "--tcp-keepalive=32768s"] {
+        let error = Options::try_parse_from(["cached", option]).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("invalid value"), "{error}");
+    }
+    server(&["--max-clients=4294967295", "--tcp-keepalive=32767s"]);
+}
+
+#[test]
 fn a_full_memory_evicts_or_refuses_by_weight() {
     let value = "v".repeat(880);
     let fill = |policy| {

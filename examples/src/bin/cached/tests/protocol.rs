@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 type Words = Vec<Vec<u8>>;
 
@@ -92,6 +93,27 @@ fn an_announced_bulk_takes_no_memory_before_it_comes_and_a_whole_request_none_af
     assert!(requests.next().unwrap().is_some() && requests.next().unwrap().is_none());
     requests.rest();
     assert_eq!(requests.buffer.capacity(), 0);
+}
+
+/// The bytes of a word that come one by one cost milliseconds here. Any work for each word before
+/// it at each byte takes minutes.
+#[test]
+fn a_byte_of_a_long_request_costs_the_same_after_a_million_words() {
+    let mut requests = Requests::default();
+    requests.room().extend_from_slice(b"*1048576\r\n");
+    requests.room().extend(b"$6\r\nEXISTS\r\n".repeat((1 << 20) - 1));
+    requests.room().extend_from_slice(b"$100000\r\n");
+    assert!(requests.next().unwrap().is_none());
+    let began = Instant::now();
+    for byte in 0..100_000 {
+        requests.room().push(b'x');
+        assert!(requests.next().unwrap().is_none());
+        assert!(began.elapsed() < Duration::from_secs(20), "{byte} bytes");
+    }
+    requests.room().extend_from_slice(b"\r\n");
+    let request = requests.next().unwrap().unwrap();
+    assert_eq!((request.len(), request.word(0)), (1 << 20, &b"EXISTS"[..]));
+    assert_eq!(request.word((1 << 20) - 1), [b'x'; 100_000]);
 }
 
 #[test]
