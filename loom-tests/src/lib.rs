@@ -49,15 +49,20 @@ pub fn preemptions() -> usize {
 /// Runs `f` in every interleaving, up to the bound on preemptions, and prints how many there were.
 /// Then it runs `f` again, with one preemption less, beginning with the spawned threads (see
 /// [`thread::spawn`]).
-pub fn model(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
-    bounded(name, preemptions(), f.clone());
-    spawned_first(name, f);
+pub fn model(name: &str, f: impl Fn() + Send + Sync + 'static) {
+    let scene: Scene = Arc::new(f);
+    report(name, preemptions(), &scene);
+    spawned_first(name, &scene);
 }
 
-fn spawned_first(name: &str, f: impl Fn() + Send + Sync + 'static) {
+fn spawned_first(name: &str, scene: &Scene) {
     let _order = thread::SpawnedFirst::new();
-    bounded(&format!("{name}, spawned first"), preemptions() - 1, f);
+    report(&format!("{name}, spawned first"), preemptions() - 1, scene);
 }
+
+/// What a model runs. All models have this type: the compiler would build loom's checker once for
+/// each type, which took half of the time to compile the models.
+type Scene = Arc<dyn Fn() + Send + Sync>;
 
 /// A test that runs a model of the same name: by [`model`](crate::model()), or as it says, as by
 /// `model!(name, bounded(1), || ..)`.
@@ -97,8 +102,12 @@ pub fn beside<S: Clone + 'static, T: 'static, H>(
 
 /// As [`model`], with a bound of its own, and once.
 pub fn bounded(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    report(name, preemptions, &(Arc::new(f) as Scene));
+}
+
+fn report(name: &str, preemptions: usize, scene: &Scene) {
     let began = Instant::now();
-    let runs = explore(preemptions, usize::MAX, f);
+    let runs = check(preemptions, usize::MAX, scene);
     let took = began.elapsed();
     let cut = limit().is_some_and(|limit| took >= limit);
     println!(
@@ -153,6 +162,8 @@ pub mod thread {
     /// fewer than in the other order. So [`model`](super::model) begins with the spawning thread
     /// once, and with the spawned one once.
     pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+        // In a box: the compiler builds loom's `spawn` for each type of closure.
+        let f: Box<dyn FnOnce() -> T> = Box::new(f);
         let handle = loom::thread::spawn(f);
         if SPAWNED_FIRST.get() {
             // No interruption by the checker's count.
@@ -175,9 +186,11 @@ pub fn costly(name: &str, everyday: usize, deep: usize, f: impl Fn() + Send + Sy
 
 /// As [`model`], for a costly one: one preemption less to begin with, unless the environment asks
 /// for more than usual.
-pub fn light(name: &str, f: impl Fn() + Send + Sync + Clone + 'static) {
-    costly(name, preemptions() - 1, preemptions(), f.clone());
-    spawned_first(name, f);
+pub fn light(name: &str, f: impl Fn() + Send + Sync + 'static) {
+    let scene: Scene = Arc::new(f);
+    let bound = if preemptions() > USUAL { preemptions() } else { preemptions() - 1 };
+    report(name, bound, &scene);
+    spawned_first(name, &scene);
 }
 
 /// As [`large`], for a larger one: two preemptions less than usual.
@@ -198,6 +211,10 @@ pub fn deep(name: &str, preemptions: usize, f: impl Fn() + Send + Sync + 'static
 /// Runs `f` in every interleaving up to the bound on preemptions, but no more than `most`. Returns
 /// how many there were.
 pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'static) -> usize {
+    check(preemptions, most, &(Arc::new(f) as Scene))
+}
+
+fn check(preemptions: usize, most: usize, scene: &Scene) -> usize {
     let runs = Arc::new(AtomicUsize::new(0));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -207,10 +224,10 @@ pub fn explore(preemptions: usize, most: usize, f: impl Fn() + Send + Sync + 'st
     builder.max_duration = limit();
     // How often it looks whether these are enough.
     builder.checkpoint_interval = 100;
-    let counted = runs.clone();
+    let (counted, scene) = (runs.clone(), scene.clone());
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        f();
+        scene();
     });
     runs.load(Ordering::Relaxed)
 }

@@ -686,7 +686,7 @@ fn the_policies_are_near_what_they_say() {
         let (among, chunks) = if is_lru { (4, chunks) } else { (10, &chunks[..0]) };
         for &capacity in [100, 1000, 10_000].iter().chain(chunks) {
             let map = evicting(policy, capacity as usize);
-            let (mut random, mut right, tries, before) = (5_u64, 0, 2000, 3 * capacity);
+            let (mut random, mut right, tries, before) = (5_u64, 0, 2000, 2 * capacity);
             let mut ranks: Vec<u64> = vec![0; before as usize + tries];
             let mut insert = |key: u64, rank: &mut u64| {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
