@@ -127,7 +127,8 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         /// Roots never time out, unless they say otherwise themselves. Early arrivals still do.
         timeouts_off() sets timeout = None;
         /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses
-        /// them all. Only roots chosen by callers can have any.
+        /// them all. Only roots chosen by callers can have any. Exact: of two early acks of one root
+        /// that take the last place at the same moment, one may be refused.
         early_capacity(early: usize) sets early_capacity = early as u64;
         /// How long they may wait, from the first arrival on. A reset renews it, further acks do
         /// not.

@@ -87,8 +87,10 @@ where
         self
     }
 
-    /// A callback that the map's thread calls for each entry that has expired; not for entries that
-    /// were removed or put again. It may panic, be slow, or call the map.
+    /// A callback for each entry that has expired; not for entries that were removed or put again.
+    /// The thread that ends the entry calls it: the map's own, or one that finds the entry expired
+    /// when it puts the key again or removes it. It may panic, be slow, or call the map. Hold no
+    /// lock around those calls that it takes.
     pub fn expiry_listener(mut self, callback: impl Fn(&K, &V) + Send + Sync + 'static) -> Self {
         self.map = self.map.removal_listener(move |key, value, cause| {
             if cause == RemovalCause::Expired {

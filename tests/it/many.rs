@@ -49,6 +49,11 @@ fn a_guard_uses_what_it_gets_and_not_what_it_peeks_at() {
     drop(guard);
     clock.advance(6 * SECOND);
     assert!(map.contains_key(&1) && !map.contains_key(&2));
+    let guard = map.guard();
+    clock.advance(6 * SECOND);
+    assert!(guard.get(&1).is_some(), "it was there when the guard was made");
+    drop(guard);
+    assert!(!map.contains_key(&1), "and does not come back");
 }
 
 #[test]

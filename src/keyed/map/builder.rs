@@ -132,7 +132,9 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// The most entries there may be at once; beyond it new keys are refused with
         /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
         /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes. To evict instead, set [`max_capacity`](Self::max_capacity).
+        /// listener takes. What is due does not help in a shard that another thread drives, such as
+        /// one whose listener takes its time. To evict instead, set
+        /// [`max_capacity`](Self::max_capacity).
         capacity,
         /// The most entries there may be at once; where a new key finds no room, the map evicts
         /// another entry. Exact: there are never more. The inserting thread evicts, and so calls

@@ -3,6 +3,7 @@
 use super::ExpiringMap;
 use crate::core::engine::Pin;
 use crate::core::index::Glance;
+use crate::core::lease::State;
 use crate::keyed::living::Replaces;
 use crate::keyed::store::{Found, Wanted};
 use crate::keyed::{InsertError, Lifetimes};
@@ -140,7 +141,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// The value of a key. This is a use of the entry, as [`ExpiringMap::get`] is.
+    /// The value of a key. This is a use of the entry, as [`ExpiringMap::get`] is, unless its time
+    /// is up since the guard was made.
     #[inline]
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
@@ -189,6 +191,8 @@ where
                 let store = &self.map.store;
                 match found {
                     None => store.note_lookup(&self.pin, |lookups| &lookups.misses),
+                    // Its time is up since this guard has read the clock: no use renews it.
+                    Some(found) if found.lease.is(State::LiveIdle) && !store.is_living(&found) => {}
                     Some(found)
                         if self.map.is_used(&found) && store.note_hit(&self.pin, &found) => {}
                     Some(_) => continue, // It has ended meanwhile.

@@ -110,7 +110,7 @@ where
     }
 
     /// Inserts a value, or replaces the one that the key has. Returns the one replaced. A load of
-    /// the key that is under way is [invalidated](Self::get_or_insert_with).
+    /// the key that is under way is [invalidated](Self::get_or_insert_with), also if this fails.
     ///
     /// Lock-free while no load is under way; else it takes a lock for some instructions. This is so
     /// for all calls that insert.

@@ -57,7 +57,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         /// The most keys there may be at once; exact. Beyond it new keys are refused with
         /// [`StoreError::Full`](crate::StoreError::Full), unless another key is due, which is then
         /// expired first. The inserting thread expires it, and so calls the listener: hold no lock
-        /// there that the listener takes.
+        /// there that the listener takes. What is due does not help in a shard that another thread
+        /// drives, such as one whose listener takes its time.
         capacity,
     }
 

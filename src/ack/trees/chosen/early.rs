@@ -17,6 +17,10 @@ impl<T: 'static> Trees<T> {
             let (deadline, now) = self.deadline(mine, self.settings.early_timeout)?;
             if self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity {
                 self.early.fetch_sub(1, Relaxed);
+                // No place is needed if another thread has just published the key.
+                if self.find_anywhere(key).is_some() {
+                    return Ok(false);
+                }
                 self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
