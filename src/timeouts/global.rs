@@ -80,12 +80,12 @@ pub fn sleep_until(at: Instant) -> Nap {
 }
 
 /// [`Timeouts::interval`] of the process's own.
-pub fn interval(period: Duration) -> Interval<'static> {
+pub fn interval(period: Duration) -> Interval<&'static Timeouts> {
     global().interval(period)
 }
 
 /// [`Timeouts::interval_at`] of the process's own.
-pub fn interval_at(start: Instant, period: Duration) -> Interval<'static> {
+pub fn interval_at(start: Instant, period: Duration) -> Interval<&'static Timeouts> {
     global().interval_at(start, period)
 }
 

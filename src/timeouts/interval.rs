@@ -6,8 +6,9 @@ use super::Timeouts;
 use crate::time::nanos;
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::task::{ready, Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A tick no later than this, or than two intervals if that is more, counts as kept; as tokio's.
 const KEPT: u64 = 5_000_000;
@@ -71,6 +72,8 @@ impl MissedTick {
 /// Ticks go by the clock, not by when the caller took the one before: they do not drift. Dropping
 /// the interval cancels it at once.
 ///
+/// A task that is spawned owns the timeouts: [`Interval::new`] takes an `Arc` of them.
+///
 /// A tick that is an error is no tick: `tick().await?`, and in a `select!` not `_ = beat.tick()`.
 /// After a shutdown each call is an error at once, and a loop that goes on takes a whole core.
 ///
@@ -91,8 +94,8 @@ impl MissedTick {
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Interval<'t> {
-    sleep: Sleep<&'t Timeouts>,
+pub struct Interval<T: Deref<Target = Timeouts>> {
+    sleep: Sleep<T>,
     /// The clock reading at which the next tick is due.
     at: u64,
     /// In nanoseconds; not zero.
@@ -100,21 +103,27 @@ pub struct Interval<'t> {
     missed: MissedTick,
 }
 
-impl<'t> Interval<'t> {
+impl<T: Deref<Target = Timeouts>> Interval<T> {
+    /// Ticks by these timeouts: as [`Timeouts::interval`], for a caller that hands over an `Arc` of
+    /// them. `T` is as in [`Sleep::new`].
+    pub fn new(timeouts: T, period: Duration) -> Self {
+        Self::after(timeouts, Duration::ZERO, Duration::ZERO, period)
+    }
+
+    /// Ticks first at an instant: as [`Timeouts::interval_at`]. Otherwise as [`new`](Self::new).
+    pub fn at(timeouts: T, start: Instant, period: Duration) -> Self {
+        let now = Instant::now();
+        let wait = start.saturating_duration_since(now);
+        Self::after(timeouts, wait, now.saturating_duration_since(start), period)
+    }
+
     /// Ticks first after `first`. `ago` is how long ago the first tick was due, if it was.
-    pub(super) fn new(
-        timeouts: &'t Timeouts,
-        first: Duration,
-        ago: Duration,
-        period: Duration,
-    ) -> Self {
+    fn after(timeouts: T, first: Duration, ago: Duration, period: Duration) -> Self {
         let deadlines = &timeouts.waiters.engine.deadlines;
-        Interval {
-            sleep: timeouts.sleep(first),
-            at: deadlines.now().saturating_add(nanos(first)).saturating_sub(nanos(ago)),
-            period: nanos(period).max(deadlines.ticks().interval_nanos()),
-            missed: MissedTick::default(),
-        }
+        let at = deadlines.now().saturating_add(nanos(first)).saturating_sub(nanos(ago));
+        let period = nanos(period).max(deadlines.ticks().interval_nanos());
+        let sleep = Sleep::new(timeouts, first);
+        Interval { sleep, at, period, missed: MissedTick::default() }
     }
 
     /// Sets what comes after a missed tick; [`MissedTick::Burst`] by default.
@@ -172,7 +181,7 @@ impl<'t> Interval<'t> {
     }
 }
 
-impl fmt::Debug for Interval<'_> {
+impl<T: Deref<Target = Timeouts>> fmt::Debug for Interval<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interval")
             .field("period", &self.period())

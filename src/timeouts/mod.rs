@@ -236,7 +236,7 @@ impl Timeouts {
         at: Instant,
         future: F,
     ) -> Timeout<&Self, F::IntoFuture> {
-        Timeout { future: future.into_future(), sleep: self.sleep_until(at) }
+        Timeout::at(self, at, future)
     }
 
     /// Is ready so long after this call.
@@ -247,22 +247,20 @@ impl Timeouts {
 
     /// Is ready at an instant of the system's monotonic clock; at once if that has passed.
     pub fn sleep_until(&self, at: Instant) -> Sleep<&Self> {
-        self.sleep(at.saturating_duration_since(Instant::now()))
+        Sleep::until(self, at)
     }
 
     /// Ticks at once, and then at this period, or at the interval if that is longer.
-    pub fn interval(&self, period: Duration) -> Interval<'_> {
-        Interval::new(self, Duration::ZERO, Duration::ZERO, period)
+    pub fn interval(&self, period: Duration) -> Interval<&Self> {
+        Interval::new(self, period)
     }
 
     /// Ticks every `period`, first at an instant of the system's monotonic clock; otherwise as
     /// [`interval`](Self::interval). If that instant has passed, the first tick is at once, and
     /// what was missed since `start` is treated as [`missed_tick`](Interval::missed_tick) says.
     /// Ticks that lie before the origin of the clock of these timeouts are left out.
-    pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<'_> {
-        let now = Instant::now();
-        let wait = start.saturating_duration_since(now);
-        Interval::new(self, wait, now.saturating_duration_since(start), period)
+    pub fn interval_at(&self, start: Instant, period: Duration) -> Interval<&Self> {
+        Interval::at(self, start, period)
     }
 
     /// Wakes what is due, with at most about `budget` steps of work. For timeouts without a reaper,

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How far a sleep has come.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +83,11 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
             after => State::Set { due: timeouts.waiters.due(after) },
         };
         Sleep { timeouts, state }
+    }
+
+    /// Is ready at an instant: as [`Timeouts::sleep_until`]. Otherwise as [`new`](Self::new).
+    pub fn until(timeouts: T, at: Instant) -> Self {
+        Self::new(timeouts, at.saturating_duration_since(Instant::now()))
     }
 
     /// Makes a sleep that counts from its first poll on.

@@ -8,7 +8,7 @@ use std::future::{Future, IntoFuture};
 use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{ready, Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A future that has so much time to become ready. [`Timeouts::timeout`] makes one that borrows
 /// the timeouts, [`new`](Self::new) one that owns its `T`, an `Arc<Timeouts>` say.
@@ -63,6 +63,12 @@ impl<T: Deref<Target = Timeouts>, F> Timeout<T, F> {
     #[inline(always)]
     pub fn new(timeouts: T, after: Duration, future: impl IntoFuture<IntoFuture = F>) -> Self {
         Timeout { future: future.into_future(), sleep: Sleep::fresh(timeouts, after) }
+    }
+
+    /// Limits a future to an instant: as [`Timeouts::timeout_at`]. Otherwise as
+    /// [`new`](Self::new).
+    pub fn at(timeouts: T, at: Instant, future: impl IntoFuture<IntoFuture = F>) -> Self {
+        Timeout { future: future.into_future(), sleep: Sleep::until(timeouts, at) }
     }
 
     #[inline(always)]

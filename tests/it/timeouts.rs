@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 /// Whether it ticks.
-fn tick(task: &Arc<Task>, interval: &mut Interval<'_>) -> bool {
+fn tick(task: &Arc<Task>, interval: &mut Interval<&Timeouts>) -> bool {
     match task.with(|context| interval.poll_tick(context)) {
         Poll::Ready(tick) => {
             tick.unwrap();
@@ -519,6 +519,25 @@ fn under_tokio_on_one_and_on_many_threads() {
     let mut many = tokio::runtime::Builder::new_multi_thread();
     many.worker_threads(4);
     under_tokio(many, 500, 100);
+}
+
+#[test]
+fn what_owns_its_timeouts_is_spawned_and_keeps_them() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let (timeouts, now) = (Arc::new(Timeouts::new().unwrap()), Instant::now());
+    let sleep = runtime.spawn(Sleep::until(timeouts.clone(), now + 2 * MS));
+    let limited = runtime.spawn(Timeout::at(timeouts.clone(), now + 2 * MS, never()));
+    let mut beats = [Interval::new(timeouts.clone(), MS), Interval::at(timeouts, now + MS, MS)];
+    let beats = runtime.spawn(async move {
+        for beat in &mut beats {
+            beat.tick().await?;
+            beat.tick().await?;
+        }
+        Ok::<_, TimerError>(())
+    });
+    let all = runtime.block_on(async { (sleep.await, limited.await, beats.await) });
+    assert_eq!((all.0.unwrap(), all.2.unwrap()), (Ok(()), Ok(())));
+    assert_eq!(all.1.unwrap(), Err(TimeoutError::Elapsed));
 }
 
 #[test]
