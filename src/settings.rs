@@ -15,6 +15,7 @@
 //! | `timeout` | [`AckTrackerSettings`] | duration, or as only key `"never"` or `"default"` |
 //! | `timeout` | [`PendingTableSettings`], [`PendingMapSettings`] | duration. For ever: leave it out |
 //! | `early_timeout` | [`AckTrackerSettings`] | duration |
+//! | `idle_timeout` | [`AckTrackerSettings`] | duration; leave out for none |
 //! | `early_capacity` | [`AckTrackerSettings`] | integer |
 //! | `latency_sampling` | [`AckTrackerSettings`] | number from `0.0` to `1.0` |
 //! | `on_drop` | [`AckTrackerSettings`] | `"let_time_out"` or `"fail"` |
@@ -256,7 +257,7 @@ settings! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     AckTrackerSettings sets AckTrackerBuilder, impl [<T: Send + 'static>] [AckTrackerBuilder<T>] {
-        durations { interval, early_timeout }
+        durations { interval, early_timeout, idle_timeout }
         values {
             shards: usize, capacity: usize, early_capacity: usize, latency_sampling: f64, on_drop: OnDrop, reaper_budget: usize
         }

@@ -139,7 +139,7 @@ pub struct InFlight {
     /// Time since its init, by the tracker's clock. The cheap reading of a
     /// [`Clock`](crate::Clock) may make it too long by the clock's lag.
     pub age: Duration,
-    /// How long until it times out; `None` if it never does.
+    /// How long until it times out, if no ack comes; `None` if it never does.
     pub remaining: Option<Duration>,
 }
 
@@ -161,7 +161,8 @@ impl<T: 'static> Trees<T> {
             if again.generation() != lease.generation() || again.state() != lease.state() {
                 return;
             }
-            let deadline = self.engine.deadlines.of(again);
+            let live = Occupant { lease: again, ..live };
+            let deadline = self.idle_or(&live, self.engine.deadlines.of(again));
             let root = InFlight {
                 root: if issued { RootId::Issued(Root(key)) } else { RootId::Chosen(key) },
                 owner,
@@ -169,7 +170,7 @@ impl<T: 'static> Trees<T> {
                 remaining: (deadline != NEVER)
                     .then(|| self.engine.deadlines.ticks().until(now, deadline)),
             };
-            f(root, Occupant { lease: again, ..live });
+            f(root, live);
         });
     }
 }

@@ -30,6 +30,7 @@ const TRACKER: &str = r#"
     timeout = "2m"
     interval = "250ms"
     early_timeout = "1m 30s"
+    idle_timeout = "1m 45s"
     shards = 4
     capacity = 2
     early_capacity = 1
@@ -54,7 +55,7 @@ fn a_tracker_is_as_its_settings_say() {
     outcomes.drain_into(&mut told, 10);
     assert!(told[0].is_failed() && told[0].latency.is_some());
     let remaining = tracker.owned_by(2)[0].remaining.unwrap();
-    assert!(remaining > 110 * SECOND && remaining <= 121 * SECOND);
+    assert!(remaining > 95 * SECOND && remaining <= 106 * SECOND, "it may idle for so long");
     round_trip(&settings);
 }
 

@@ -2,7 +2,7 @@
 //! latencies are right for years, and a renewal in the middle of an init holds.
 
 use crate::support::clocks;
-use crate::support::{HOUR, MS, SECOND};
+use crate::support::{manual_with, pass, Told, HOUR, MS, SECOND};
 
 use clocks::Delayed;
 use expiry::{Ack, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason, RootId};
@@ -233,4 +233,75 @@ fn an_init_that_has_to_poll_first_is_not_over_when_it_returns() {
     assert_eq!(left, Some(30 * SECOND));
     while tracker.poll(1000).more {}
     assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));
+}
+
+/// Times out what is idle for 30 ms, or lives for 100.
+fn idling() -> (AckTracker, ManualClock, Told) {
+    manual_with(|builder| builder.idle_timeout(30 * MS))
+}
+
+#[test]
+fn acks_and_resets_keep_a_root_until_its_timeout() {
+    for chosen in [false, true] {
+        let (tracker, clock, told) = idling();
+        let begin = |edges, id| match chosen {
+            true => tracker.init(id, edges, id).map(|()| RootId::Chosen(id)).unwrap(),
+            false => tracker.issue(edges, id).unwrap().into(),
+        };
+        let [_, acked, reset] = [1, 2, 3].map(|id| begin(0xff, id));
+        let lives: fn(&AckTracker, u64) -> bool = |tracker, id| !tracker.owned_by(id).is_empty();
+        for round in 0..4 {
+            pass(&tracker, &clock, 20 * MS);
+            assert_eq!(lives(&tracker, 1), round == 0, "round {round}");
+            assert_eq!(tracker.ack(acked, 1 << round), Ok(Ack::Pending));
+            assert_eq!(tracker.reset_timeout_for(reset, 100 * MS), Ok(Done::Now));
+            let left = tracker.owned_by(3)[0].remaining.unwrap();
+            assert!((30 * MS..=32 * MS).contains(&left), "{left:?}");
+        }
+        pass(&tracker, &clock, 25 * MS);
+        assert!(!lives(&tracker, 2), "its timeout is over, however often it is acked");
+        assert!(lives(&tracker, 3));
+        pass(&tracker, &clock, 10 * MS);
+        assert!(tracker.is_empty());
+        let due = told.take().into_iter().map(|outcome| match outcome.reason {
+            Reason::TimedOut { due, .. } => (outcome.owner, due.as_millis()),
+            other => panic!("{other:?}"),
+        });
+        let due: Vec<_> = due.collect();
+        assert!(matches!(due[..], [(1, 30..=32), (2, 100..=102), (3, 110..=112)]), "{due:?}");
+    }
+}
+
+#[test]
+fn an_idle_root_of_many_and_one_that_came_early() {
+    let (tracker, clock, told) = idling();
+    tracker.ack(7, 1).unwrap();
+    pass(&tracker, &clock, 50 * MS);
+    assert_eq!(tracker.len(), 1, "an early ack idles for as long as it may wait");
+    tracker.init(7, 3, 7).unwrap();
+    let mut roots = Vec::new();
+    tracker.issue_many(&[(1, 1), (1, 2)], &mut roots).unwrap();
+    pass(&tracker, &clock, 20 * MS);
+    tracker.ack_many(&[(roots[0], 2)], |_, done| assert_eq!(done, Ok(Ack::Pending)));
+    assert_eq!(tracker.len(), 3);
+    pass(&tracker, &clock, 20 * MS);
+    assert_eq!((tracker.len(), told.len()), (1, 2));
+    pass(&tracker, &clock, 20 * MS);
+    assert!(tracker.is_empty());
+}
+
+#[test]
+fn without_timeouts_only_idle_roots_time_out() {
+    let (tracker, clock, told) = manual_with(|builder| builder.timeouts_off().idle_timeout(SECOND));
+    let root = tracker.issue(3, 1).unwrap();
+    for _ in 0..10 {
+        pass(&tracker, &clock, 900 * MS);
+        assert_eq!(tracker.ack(root, 4), Ok(Ack::Pending));
+    }
+    tracker.issue(3, 2).unwrap();
+    pass(&tracker, &clock, 1100 * MS);
+    assert!(tracker.is_empty() && told.take().iter().all(Outcome::is_timed_out));
+    for bad in [Duration::ZERO, Duration::from_micros(1), Duration::MAX] {
+        assert!(AckTracker::builder().idle_timeout(bad).build_manual().is_err());
+    }
 }

@@ -8,7 +8,7 @@
 
 use expiry::model::stop_at;
 use expiry::{Ack, AckError, AckMany, Done, Lifetime, Reason, Root, RootId};
-use loom_tests::{after, aside, beside, costly, deep, light, model, Rig};
+use loom_tests::{after, aside, beside, costly, deep, light, model, Rig, TICK};
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -539,6 +539,21 @@ model!(w14_stale_share, || {
     let late = late.join().unwrap();
     assert_eq!(again, Ok(()));
     two_attempts(&rig, late);
+});
+
+// A thread notes that its ack has used a root when the slot has the next one, with a later tick at
+// which it is idle. Guards: a use only raises that tick.
+model!(a_late_use_beside_the_next_root_of_a_slot, || {
+    let rig = Rig::with(|builder| builder.idle_timeout(TICK * 5));
+    let root = rig.issue(3 ^ 5, 10).unwrap();
+    rig.issue(7, 0).unwrap();
+    let late = aside(&rig, move |rig| rig.ack(root, 3));
+    rig.fail(root).unwrap();
+    rig.pass(4);
+    let next = rig.issue(9, 20).unwrap();
+    let _ = late.join().unwrap();
+    rig.pass(4);
+    assert_eq!(rig.ack(next, 9), Ok(Ack::Completed), "it was idle for 4 ticks");
 });
 
 // W14 for a batch that has looked up both its roots. While it acks one, the other ends, and is

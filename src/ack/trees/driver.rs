@@ -31,6 +31,11 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
         key.index.find(key.hash, &mut |id| id == live.id).map(drop)
     }
 
+    #[inline(always)]
+    fn due(&self, live: &Occupant<'_, Tree<T>>, deadline: u64) -> u64 {
+        self.idle_or(live, deadline)
+    }
+
     fn prepare(&self, slot: Slot<'_, Tree<T>>, _: &<Tree<T> as Payload>::Note, lease: Lease) {
         if !lease.is(State::LiveIssued) {
             let key = self.key(slot.fields().key.load(Ordering::Relaxed));

@@ -27,10 +27,11 @@ impl<T: 'static> Trees<T> {
                 Ok(times) => times,
                 Err(error) => return Err(TokenError { error, token }),
             };
+            let look = self.first_look(mine, times.0);
             let issued = self.fill((mine, index), xor, (owner, token), times);
             let (root, header) =
                 issued.map_err(|(why, token)| TokenError { error: self.refuse(why), token })?;
-            if self.engine.enforce_in(header, IssuedId(root.0).slot(), times.0).is_err() {
+            if self.engine.enforce_in(header, IssuedId(root.0).slot(), look).is_err() {
                 self.undo_issued(mine, root)?;
             } else if xor == 0 {
                 // A root without edges completes at once (A9).
@@ -61,6 +62,7 @@ impl<T: 'static> Trees<T> {
         let lease = Lease::new(State::LiveIssued, vacant.generation(), deadline);
         let spot = vacant.spot();
         spot.note.store(self.born(target, now), Ordering::Relaxed);
+        self.begin_idle(mine, spot);
         let live = occupy(vacant, (root, owner, &mut Some(token)), target ^ xor, lease).named();
         mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
         Ok((Root(root), spot.header))
@@ -141,6 +143,7 @@ impl<T: 'static> Trees<T> {
         }
         let target = self.issued_target(root.0);
         if word ^ xor != target {
+            self.note_use(id);
             return Ok(Ack::Pending);
         }
         self.last_ack(root.0, Occupant { id, slot, lease }, target)
@@ -233,6 +236,7 @@ impl<T: 'static> Trees<T> {
         self.check(timeout)?;
         let mut look = Look::First;
         while let Some(live) = self.occupant(root) {
+            self.note_use(live.id);
             let Some(deadline) = self.renewed(live.lease, look, timeout)? else {
                 return Ok(Done::Now);
             };

@@ -24,6 +24,7 @@ impl Trees<()> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
+            let mut look = self.first_look(mine, deadline);
             // The driver has no notice yet of the roots from here on, all of this block.
             let mut untold = into.len();
             let mut block: Option<&Header> = None;
@@ -32,12 +33,12 @@ impl Trees<()> {
                 let (root, header) = match issued {
                     Ok(issued) => issued,
                     Err((refused, ())) => {
-                        self.tell_of(mine, block, into, untold, deadline)?;
+                        self.tell_of(mine, block, into, untold, look)?;
                         return Err(self.refuse(refused));
                     }
                 };
                 if let Some(last) = block.filter(|&last| !std::ptr::eq(last, header)) {
-                    if let Err(closed) = self.tell_of(mine, Some(last), into, untold, deadline) {
+                    if let Err(closed) = self.tell_of(mine, Some(last), into, untold, look) {
                         let _ = self.keep_tracked(mine, root, into);
                         return Err(closed);
                     }
@@ -46,14 +47,15 @@ impl Trees<()> {
                 block = Some(header);
                 into.push(root);
                 if xor == 0 {
-                    self.tell_of(mine, block.take(), into, untold, deadline)?;
+                    self.tell_of(mine, block.take(), into, untold, look)?;
                     untold = into.len();
                     self.complete_at_once(mine, root);
                     // The handler of that root may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
+                    look = self.first_look(mine, deadline);
                 }
             }
-            self.tell_of(mine, block, into, untold, deadline)
+            self.tell_of(mine, block, into, untold, look)
         })
     }
 
@@ -66,13 +68,13 @@ impl Trees<()> {
         block: Option<&Header>,
         into: &mut Vec<Root>,
         untold: usize,
-        deadline: u64,
+        look: u64,
     ) -> Result<(), AckError> {
         let (Some(header), Some(root)) = (block, into.last()) else {
             return Ok(());
         };
         let id = IssuedId(root.0).slot();
-        if self.engine.enforce_in(header, id, deadline).is_ok() {
+        if self.engine.enforce_in(header, id, look).is_ok() {
             return Ok(());
         }
         let mut all = Ok(());

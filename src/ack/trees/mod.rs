@@ -39,6 +39,7 @@
 //! | [`chosen`] | the calls on chosen roots, and early entries |
 //! | [`many`] | the calls on many roots |
 //! | [`ends`] | what the thread does that ends a root |
+//! | [`idle`] | roots that get no acks |
 //! | [`undelivered`] | outcomes on their way |
 //! | [`births`] | when roots began, and their latencies |
 //! | [`driver`] | what the driver asks, and the shutdown |
@@ -47,6 +48,7 @@ mod births;
 mod chosen;
 mod driver;
 mod ends;
+mod idle;
 mod issued;
 mod many;
 mod tree;
@@ -102,6 +104,8 @@ type Mine = Stripe<Share>;
 pub(crate) struct Settings {
     /// Default timeout in nanoseconds; `None` if timeouts are off.
     pub(crate) timeout: Option<u64>,
+    /// In nanoseconds; `None` if roots may idle.
+    pub(crate) idle_timeout: Option<u64>,
     pub(crate) early_timeout: Lifetime,
     pub(crate) early_capacity: u64,
     /// Number of roots, of 2^32, whose latency is taken.

@@ -66,7 +66,8 @@ unsafe impl<T: 'static> Payload for Tree<T> {
     const SIZE: usize = Self::TOKEN + Place::<T>::SIZE;
     const ALIGN: usize = if Place::<T>::ALIGN > 8 { Place::<T>::ALIGN } else { 8 };
     type Note = AtomicU64;
-    type Term = ();
+    /// The tick at which the root has been idle for too long; see [`super::idle`].
+    type Term = AtomicU64;
     #[cfg(expiry_loom)]
     type Cell = Self;
 }

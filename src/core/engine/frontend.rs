@@ -82,6 +82,12 @@ pub(crate) trait Frontend<P: Payload> {
     /// [`Engine::enforce`](super::Engine::enforce) after that.
     fn may_end(&self, live: &Occupant<'_, P>) -> Option<Self::Hold<'_>>;
 
+    /// When this slot, whose lease ends at `deadline`, is to end: then, or earlier.
+    #[inline(always)]
+    fn due(&self, _live: &Occupant<'_, P>, deadline: u64) -> u64 {
+        deadline
+    }
+
     /// Whether [`expired`](Self::expired) may run the user's code. If not, one pin does for many
     /// blocks, and the driver [ends them as one](Self::end_block).
     fn runs_users_code(&self) -> bool {

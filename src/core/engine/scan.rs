@@ -193,7 +193,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> u64 {
         let mut live = Occupant { id: first + at as u32, slot, lease: slot.lease() };
         while live.lease.is_in(EXPIRING) {
-            let deadline = self.deadlines.of_block(live.lease, next);
+            let deadline = frontend.due(&live, self.deadlines.of_block(live.lease, next));
             if deadline > instant.tick {
                 return deadline;
             }

@@ -73,6 +73,7 @@ impl<T: 'static> Trees<T> {
         } else if lease.is(State::Early) {
             Ok(Ack::Held)
         } else {
+            self.note_use(found.id);
             Ok(Ack::Pending)
         })
     }

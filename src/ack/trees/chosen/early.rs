@@ -24,7 +24,7 @@ impl<T: 'static> Trees<T> {
                 self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let new = New { key, owner: 0, deadline, now };
+            let new = New { key, owner: 0, deadline, now, look: deadline };
             let word = |target| match state {
                 State::EarlyFailedBy => target ^ bits,
                 _ => target ^ self.init_mark(target) ^ bits,

@@ -45,7 +45,7 @@ impl<T: 'static> Trees<T> {
             Err(error) => return Err(TokenError { error, token }),
         };
         let mut token = Some(token);
-        let new = &New { key, owner, deadline, now };
+        let new = &New { key, owner, deadline, now, look: self.first_look(who.0, deadline) };
         let mut refused = Refused::OutOfMemory;
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
@@ -59,7 +59,7 @@ impl<T: 'static> Trees<T> {
         let live = placed.named();
         step("root published");
         who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
-        if self.engine.enforce_in(header, id, new.deadline).is_ok() && xor != 0 {
+        if self.engine.enforce_in(header, id, new.look).is_ok() && xor != 0 {
             return Ok(());
         }
         self.init_ended(who.0, new, xor, live)
@@ -77,7 +77,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<(), TokenError<T>> {
         let Occupant { id, slot, lease } = live;
         let target = self.target(new.key.id, lease.generation());
-        if self.engine.enforce(id, new.deadline).is_err() {
+        if self.engine.enforce(id, new.look).is_err() {
             return self.undo_root(mine, live, target);
         }
         if xor == 0 {
@@ -178,6 +178,7 @@ impl<T: 'static> Trees<T> {
         let lease = Lease::new(state, vacant.generation(), new.deadline);
         let spot = vacant.spot();
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
+        self.begin_idle(mine, spot);
         let placed = occupy(vacant, (new.key.id, new.owner, token), word(target), lease);
         self.keys(mine, new.key).keys_in.add(1);
         Some((placed, spot.header))

@@ -36,6 +36,7 @@ impl<T: 'static> Trees<T> {
                     && before.with_state(lease.state()) != lease
             };
             let look = Look::after(lost.is_some_and(is_again));
+            self.note_use(found.id);
             let Some(deadline) = self.renewed(lease, look, timeout)? else {
                 return Ok(done);
             };

@@ -1,0 +1,75 @@
+//! Idle roots: a root times out where no ack has come for the tracker's idle timeout.
+//!
+//! The lease has the root's own deadline, as without an idle timeout. The word beside it, the
+//! slot's *term*, has the tick at which the root has been idle for too long. The thread that begins
+//! the root sets it before the lease is live. Acks and resets only raise it: a slow one of the
+//! slot's former root cannot make it earlier.
+//!
+//! A root's first notice is for the earlier of the two ticks. The driver ends the root at the
+//! earlier one, or looks again then. An ack that comes while the driver ends the root counts as
+//! made just before that end, as any other.
+
+use super::tree::Tree;
+use super::{Mine, Trees};
+use crate::core::lease::State;
+use crate::core::occupancy::Occupant;
+use crate::core::slots::Spot;
+use crate::sync::Ordering;
+use crate::time::NEVER;
+
+impl<T: 'static> Trees<T> {
+    /// The tick at which a root that is used now has been idle for too long.
+    #[inline(always)]
+    fn idle_until(&self, mine: &Mine) -> u64 {
+        let due = |idle| self.engine.deadlines.due(&mine.deadlines, idle);
+        self.settings.idle_timeout.map_or(NEVER, due)
+    }
+
+    /// The tick by which the driver looks at a root that begins now, and lives until `deadline`.
+    #[inline(always)]
+    pub(super) fn first_look(&self, mine: &Mine, deadline: u64) -> u64 {
+        deadline.min(self.idle_until(mine))
+    }
+
+    /// A root begins. Called before its lease is live, which publishes this.
+    #[inline(always)]
+    pub(super) fn begin_idle(&self, mine: &Mine, spot: Spot<'_, Tree<T>>) {
+        if self.settings.idle_timeout.is_some() {
+            let until = self.idle_until(mine);
+            // Loom needs a swap, as in `Header::give_back`.
+            #[cfg(not(expiry_loom))]
+            spot.term.store(until, Ordering::Relaxed);
+            #[cfg(expiry_loom)]
+            spot.term.swap(until, Ordering::Relaxed);
+        }
+    }
+
+    /// An ack, or a reset, of the root in slot `id`.
+    #[inline(always)]
+    pub(super) fn note_use(&self, id: u32) {
+        if self.settings.idle_timeout.is_some() {
+            self.use_now(id);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn use_now(&self, id: u32) {
+        let until = self.engine.with_stripe(|mine, _| self.idle_until(mine));
+        if let Some(spot) = self.engine.slots.spot(id) {
+            // (`a_late_use_beside_the_next_root_of_a_slot` fails by a swap.)
+            spot.term.fetch_max(until, Ordering::Relaxed);
+        }
+    }
+
+    /// When the driver is to end a root whose lease ends at `deadline`.
+    #[inline(always)]
+    pub(in crate::ack) fn idle_or(&self, live: &Occupant<'_, Tree<T>>, deadline: u64) -> u64 {
+        let begun = matches!(live.lease.state(), State::Live | State::LiveIssued);
+        if self.settings.idle_timeout.is_none() || !begun {
+            return deadline;
+        }
+        let spot = self.engine.slots.spot(live.id);
+        spot.map_or(deadline, |spot| deadline.min(spot.term.load(Ordering::Relaxed)))
+    }
+}
