@@ -13,49 +13,46 @@ use super::tree::Tree;
 use super::{Mine, Trees};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
-use crate::core::slots::Spot;
 use crate::sync::Ordering;
-use crate::time::NEVER;
 
 impl<T: 'static> Trees<T> {
-    /// The tick at which a root that is used now has been idle for too long.
+    /// A root begins in this slot, and lives until `deadline`. Called before its lease is live,
+    /// which publishes this. Returns the tick by which the driver looks at the root.
     #[inline(always)]
-    fn idle_until(&self, mine: &Mine) -> u64 {
-        let due = |idle| self.engine.deadlines.due(&mine.deadlines, idle);
-        self.settings.idle_timeout.map_or(NEVER, due)
+    pub(super) fn begin_idle(&self, mine: &Mine, id: u32, deadline: u64) -> u64 {
+        match self.settings.idle_timeout {
+            None => deadline,
+            Some(idle) => deadline.min(self.set_idle(mine, id, idle)),
+        }
     }
 
-    /// The tick by which the driver looks at a root that begins now, and lives until `deadline`.
-    #[inline(always)]
-    pub(super) fn first_look(&self, mine: &Mine, deadline: u64) -> u64 {
-        deadline.min(self.idle_until(mine))
-    }
-
-    /// A root begins. Called before its lease is live, which publishes this.
-    #[inline(always)]
-    pub(super) fn begin_idle(&self, mine: &Mine, spot: Spot<'_, Tree<T>>) {
-        if self.settings.idle_timeout.is_some() {
-            let until = self.idle_until(mine);
+    #[cold]
+    #[inline(never)]
+    fn set_idle(&self, mine: &Mine, id: u32, idle: u64) -> u64 {
+        let until = self.engine.deadlines.due(&mine.deadlines, idle);
+        if let Some(spot) = self.engine.slots.spot(id) {
             // Loom needs a swap, as in `Header::give_back`.
             #[cfg(not(expiry_loom))]
             spot.term.store(until, Ordering::Relaxed);
             #[cfg(expiry_loom)]
             spot.term.swap(until, Ordering::Relaxed);
         }
+        until
     }
 
-    /// An ack, or a reset, of the root in slot `id`.
+    /// An ack, or a reset, of the root in this slot.
     #[inline(always)]
     pub(super) fn note_use(&self, id: u32) {
-        if self.settings.idle_timeout.is_some() {
-            self.use_now(id);
+        if let Some(idle) = self.settings.idle_timeout {
+            self.raise_idle(id, idle);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn use_now(&self, id: u32) {
-        let until = self.engine.with_stripe(|mine, _| self.idle_until(mine));
+    fn raise_idle(&self, id: u32, idle: u64) {
+        let due = |mine: &Mine, _| self.engine.deadlines.due(&mine.deadlines, idle);
+        let until = self.engine.with_stripe(due);
         if let Some(spot) = self.engine.slots.spot(id) {
             // (`a_late_use_beside_the_next_root_of_a_slot` fails by a swap.)
             spot.term.fetch_max(until, Ordering::Relaxed);
@@ -65,8 +62,8 @@ impl<T: 'static> Trees<T> {
     /// When the driver is to end a root whose lease ends at `deadline`.
     #[inline(always)]
     pub(in crate::ack) fn idle_or(&self, live: &Occupant<'_, Tree<T>>, deadline: u64) -> u64 {
-        let begun = matches!(live.lease.state(), State::Live | State::LiveIssued);
-        if self.settings.idle_timeout.is_none() || !begun {
+        let begun = || matches!(live.lease.state(), State::Live | State::LiveIssued);
+        if self.settings.idle_timeout.is_none() || !begun() {
             return deadline;
         }
         let spot = self.engine.slots.spot(live.id);

@@ -27,9 +27,8 @@ impl<T: 'static> Trees<T> {
                 Ok(times) => times,
                 Err(error) => return Err(TokenError { error, token }),
             };
-            let look = self.first_look(mine, times.0);
             let issued = self.fill((mine, index), xor, (owner, token), times);
-            let (root, header) =
+            let (root, header, look) =
                 issued.map_err(|(why, token)| TokenError { error: self.refuse(why), token })?;
             if self.engine.enforce_in(header, IssuedId(root.0).slot(), look).is_err() {
                 self.undo_issued(mine, root)?;
@@ -42,7 +41,7 @@ impl<T: 'static> Trees<T> {
     }
 
     /// Fills a slot and makes it live. The caller then notifies the driver, by `Engine::enforce_in`
-    /// with the header of the slot's block.
+    /// with the header of the slot's block, and the tick of the driver's look.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -50,7 +49,7 @@ impl<T: 'static> Trees<T> {
         xor: u64,
         (owner, token): (u64, T),
         (deadline, now): (u64, u64),
-    ) -> Result<(Root, &Header), (Refused, T)> {
+    ) -> Result<(Root, &Header, u64), (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
         let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused) else {
             return Err((refused, token));
@@ -62,10 +61,10 @@ impl<T: 'static> Trees<T> {
         let lease = Lease::new(State::LiveIssued, vacant.generation(), deadline);
         let spot = vacant.spot();
         spot.note.store(self.born(target, now), Ordering::Relaxed);
-        self.begin_idle(mine, spot);
+        let look = self.begin_idle(mine, vacant.id(), deadline);
         let live = occupy(vacant, (root, owner, &mut Some(token)), target ^ xor, lease).named();
         mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
-        Ok((Root(root), spot.header))
+        Ok((Root(root), spot.header, look))
     }
 
     /// The random bits of the `nth` id. One product is not enough: with one factor in twenty, the

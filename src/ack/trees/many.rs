@@ -24,53 +24,52 @@ impl Trees<()> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
             let (mut deadline, mut now) = self.deadline(mine, timeout)?;
-            let mut look = self.first_look(mine, deadline);
             // The driver has no notice yet of the roots from here on, all of this block.
             let mut untold = into.len();
-            let mut block: Option<&Header> = None;
+            let mut block: Option<(&Header, u64)> = None;
             for &(xor, owner) in items {
                 let issued = self.fill((mine, index), xor, (owner, ()), (deadline, now));
-                let (root, header) = match issued {
+                let (root, header, look) = match issued {
                     Ok(issued) => issued,
                     Err((refused, ())) => {
-                        self.tell_of(mine, block, into, untold, look)?;
+                        self.tell_of(mine, block, into, untold)?;
                         return Err(self.refuse(refused));
                     }
                 };
-                if let Some(last) = block.filter(|&last| !std::ptr::eq(last, header)) {
-                    if let Err(closed) = self.tell_of(mine, Some(last), into, untold, look) {
+                if let Some(last) = block.filter(|&(last, _)| !std::ptr::eq(last, header)) {
+                    if let Err(closed) = self.tell_of(mine, Some(last), into, untold) {
                         let _ = self.keep_tracked(mine, root, into);
                         return Err(closed);
                     }
                     untold = into.len();
+                    block = None;
                 }
-                block = Some(header);
+                block.get_or_insert((header, look));
                 into.push(root);
                 if xor == 0 {
-                    self.tell_of(mine, block.take(), into, untold, look)?;
+                    self.tell_of(mine, block.take(), into, untold)?;
                     untold = into.len();
                     self.complete_at_once(mine, root);
                     // The handler of that root may have taken its time.
                     (deadline, now) = self.deadline(mine, timeout)?;
-                    look = self.first_look(mine, deadline);
                 }
             }
-            self.tell_of(mine, block, into, untold, look)
+            self.tell_of(mine, block, into, untold)
         })
     }
 
-    /// Notifies the driver of the roots in `into` from `untold` on, of one block and one deadline.
+    /// Notifies the driver of the roots in `into` from `untold` on, of one block and one deadline:
+    /// it is to look at the first by that tick.
     /// If the engine was shut down meanwhile, `into` keeps those that the shutdown has seen.
     #[inline]
     fn tell_of(
         &self,
         mine: &Mine,
-        block: Option<&Header>,
+        block: Option<(&Header, u64)>,
         into: &mut Vec<Root>,
         untold: usize,
-        look: u64,
     ) -> Result<(), AckError> {
-        let (Some(header), Some(root)) = (block, into.last()) else {
+        let (Some((header, look)), Some(root)) = (block, into.last()) else {
             return Ok(());
         };
         let id = IssuedId(root.0).slot();

@@ -24,7 +24,7 @@ impl<T: 'static> Trees<T> {
                 self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let new = New { key, owner: 0, deadline, now, look: deadline };
+            let new = New { key, owner: 0, deadline, now };
             let word = |target| match state {
                 State::EarlyFailedBy => target ^ bits,
                 _ => target ^ self.init_mark(target) ^ bits,
@@ -32,7 +32,7 @@ impl<T: 'static> Trees<T> {
             let mut refused = Refused::OutOfMemory;
             let entered =
                 match self.place((mine, index), &new, state, word, &mut None, &mut refused) {
-                    Some((placed, _)) => {
+                    Some((placed, ..)) => {
                         self.enter(mine, &new, placed, &mut None).map(|entered| entered.ok())
                     }
                     // No room is needed if the index has the key already.

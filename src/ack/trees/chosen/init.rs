@@ -45,11 +45,11 @@ impl<T: 'static> Trees<T> {
             Err(error) => return Err(TokenError { error, token }),
         };
         let mut token = Some(token);
-        let new = &New { key, owner, deadline, now, look: self.first_look(who.0, deadline) };
+        let new = &New { key, owner, deadline, now };
         let mut refused = Refused::OutOfMemory;
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
-        let Some((placed, header)) = placed else {
+        let Some((placed, header, look)) = placed else {
             return self.init_anywhere(who, *new, xor, token, Err(refused));
         };
         let id = placed.id;
@@ -59,7 +59,7 @@ impl<T: 'static> Trees<T> {
         let live = placed.named();
         step("root published");
         who.0.frontend.counts[self.engine.shard_of(id)].begun.add(1);
-        if self.engine.enforce_in(header, id, new.look).is_ok() && xor != 0 {
+        if self.engine.enforce_in(header, id, look).is_ok() && xor != 0 {
             return Ok(());
         }
         self.init_ended(who.0, new, xor, live)
@@ -77,7 +77,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<(), TokenError<T>> {
         let Occupant { id, slot, lease } = live;
         let target = self.target(new.key.id, lease.generation());
-        if self.engine.enforce(id, new.look).is_err() {
+        if self.engine.enforce(id, self.idle_or(&live, new.deadline)).is_err() {
             return self.undo_root(mine, live, target);
         }
         if xor == 0 {
@@ -155,14 +155,15 @@ impl<T: 'static> Trees<T> {
             let mut refused = Refused::OutOfMemory;
             placed = self
                 .place(who, &new, State::Live, |target| target ^ xor, token, &mut refused)
-                .map(|(placed, _)| placed)
+                .map(|(placed, ..)| placed)
                 .ok_or(refused);
         }
     }
 
     /// Claims a slot and fills it, with `token` if there is one, and with the word that `word`
-    /// makes of its target. The slot belongs to this thread alone until the index has it. If no
-    /// slot can be claimed, `refused` says why.
+    /// makes of its target. The slot belongs to this thread alone until the index has it. Returns
+    /// its block's header, and the tick of the driver's look. If no slot can be claimed, `refused`
+    /// says why.
     #[inline(always)]
     pub(super) fn place(
         &self,
@@ -172,16 +173,16 @@ impl<T: 'static> Trees<T> {
         word: impl FnOnce(u64) -> u64,
         token: &mut Option<T>,
         refused: &mut Refused,
-    ) -> Option<(Unnamed<'_, Tree<T>>, &Header)> {
+    ) -> Option<(Unnamed<'_, Tree<T>>, &Header, u64)> {
         let vacant = self.engine.claim(mine, index, new.deadline, true, refused)?;
         let target = self.target(new.key.id, vacant.generation());
         let lease = Lease::new(state, vacant.generation(), new.deadline);
         let spot = vacant.spot();
         spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-        self.begin_idle(mine, spot);
+        let look = self.begin_idle(mine, vacant.id(), new.deadline);
         let placed = occupy(vacant, (new.key.id, new.owner, token), word(target), lease);
         self.keys(mine, new.key).keys_in.add(1);
-        Some((placed, spot.header))
+        Some((placed, spot.header, look))
     }
 
     /// Publishes a placed slot in the index. The inner error is the slot that the key has already.

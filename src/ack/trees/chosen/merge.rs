@@ -27,7 +27,7 @@ impl<T: 'static> Trees<T> {
         if let Some(spot) = self.engine.slots.spot(found.id) {
             // Relaxed: the lease, which is stored after it, publishes it.
             spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-            self.begin_idle(mine, spot);
+            self.begin_idle(mine, found.id, new.deadline);
         }
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
         if let Some(token) = token.take() {
@@ -108,7 +108,7 @@ impl<T: 'static> Trees<T> {
         }
         match swapped {
             Ok(()) => {
-                if self.engine.enforce(found.id, until.min(new.look)).is_err() {
+                if self.engine.enforce(found.id, self.idle_or(&found.by(live), until)).is_err() {
                     // The engine was shut down: an init that returns later has tracked nothing.
                     if let Ok(ended) = found.by(live).end() {
                         self.finish(mine, ended, target, Some(Reason::Cancelled));

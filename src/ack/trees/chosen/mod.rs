@@ -90,8 +90,6 @@ pub(super) struct New<'a> {
     pub(super) owner: u64,
     pub(super) deadline: u64,
     pub(super) now: u64,
-    /// The tick by which the driver looks at the root.
-    pub(super) look: u64,
 }
 
 impl<T: 'static> Trees<T> {
