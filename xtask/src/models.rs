@@ -39,7 +39,10 @@ pub fn built(mut command: Command) -> Result<Vec<(PathBuf, String)>, String> {
 pub fn run() -> Result<(), String> {
     let mut command = Command::new(tree::cargo());
     command.args(LOOM.split(' ')).envs(LOOM_ENV);
-    let models = built(command)?;
+    let mut models = built(command)?;
+    // Some of the last in the alphabet take longest. They begin first, so that no processor is idle
+    // while one of them ends.
+    models.reverse();
     let failed = Mutex::new(Vec::new());
     in_threads(&models, |(binary, name)| {
         let began = Instant::now();
