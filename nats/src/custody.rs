@@ -227,8 +227,16 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         Some(Action::Nak(message, (self.at_least / parts).saturating_mul(number(deliveries))))
     }
 
-    /// Gives back a message that the topology has not begun with.
-    pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
+    /// Gives back what the topology has not begun with: what waits, and what was `given`.
+    pub(crate) fn take_unused(&mut self, given: impl Iterator<Item = Id>) -> Vec<T> {
+        let mut unused: Vec<T> = given.filter_map(|id| self.take_back(id)).collect();
+        let waiting = self.waiting.drain(..).chain(self.suspects.drain(..));
+        unused.extend(waiting.filter_map(|id| self.held.remove(&id)).map(|held| held.message));
+        unused
+    }
+
+    /// Takes a message back from the topology.
+    fn take_back(&mut self, id: Id) -> Option<T> {
         match self.held.get(&id)?.place {
             Place::Given => self.given -= 1,
             Place::Tried => self.has_trial = false,

@@ -28,7 +28,7 @@ use async_nats::jetstream::ErrorCode;
 use expiry_topology::{Context, Failure, Next, Replay, Spout, SpoutCollector, Waker};
 use futures_util::stream::SelectAll;
 use partitioned::{Owned, Owner};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -190,8 +190,6 @@ enum Outcome {
     Acked(MessageId),
     /// Why the topology has failed the message, and whether no attempt can succeed.
     Failed(MessageId, String, bool),
-    /// The spout has not emitted this message.
-    Unused(MessageId),
     /// The waker of the spout that is to get messages, if one is.
     Active(Option<Waker>),
     /// The consumer of an inlet was found or made, for this request; or was not.
@@ -205,10 +203,14 @@ enum Outcome {
 /// What a task gives to its spout. A message of a partition is emitted while its owner may act.
 type Given<M> = (MessageId, M, Option<Held>);
 
-/// A spout task's ends of the channels to its I/O task.
+/// What the I/O task has given and the spout has not taken. The task takes it back while no spout
+/// is active.
+type Messages<M> = Arc<Mutex<VecDeque<Given<M>>>>;
+
+/// What a spout task shares with its I/O task.
 struct Link<M> {
     gauges: Arc<Gauges>,
-    messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
+    messages: Messages<M>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
@@ -329,7 +331,7 @@ impl<M: Send + 'static> StreamSource<M> {
             links.retain(|link, _| (&link.0, link.1) == (&task.0, task.1));
         }
         let link = links.entry(task).or_insert_with(|| {
-            let (give, messages) = mpsc::unbounded_channel();
+            let messages = Messages::<M>::default();
             let (outcomes, told) = mpsc::unbounded_channel();
             let (shared, options) = (self.shared.clone(), &self.shared.options);
             let gauges = Arc::<Gauges>::default();
@@ -343,7 +345,7 @@ impl<M: Send + 'static> StreamSource<M> {
                 custody: Custody::new(options.ack_wait, options.attempts, options.at_least),
                 shared,
                 gauges: gauges.clone(),
-                give,
+                messages: messages.clone(),
                 outcomes: outcomes.downgrade(),
                 active: None,
                 inlets,
@@ -354,7 +356,7 @@ impl<M: Send + 'static> StreamSource<M> {
             };
             task.owned.mark_changed();
             self.runtime.spawn(task.run(told));
-            Arc::new(Link { gauges, messages: Mutex::new(messages), outcomes })
+            Arc::new(Link { gauges, messages, outcomes })
         });
         let stream = self.shared.options.stream.clone();
         StreamSpout { link: link.clone(), waker: context.waker(), stream }
@@ -482,7 +484,7 @@ impl<M> StreamSpout<M> {
     }
 
     fn take(&self) -> Option<Given<M>> {
-        lock(&self.link.messages).try_recv().ok()
+        lock(&self.link.messages).pop_front()
     }
 }
 
@@ -497,13 +499,12 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
                 return Next::Asleep;
             };
             if held.is_some_and(|held| !held.may_act()) {
-                self.tell(Outcome::Unused(id));
-                continue;
+                continue; // the I/O task forgets it
             }
             let MessageId { sequence, published, .. } = id; // the same under each owner
             let seed = hash_of(format!("{}-{sequence}-{published}", self.stream));
             if let Err(refused) = out.emit_seeded(message, id, seed) {
-                self.tell(Outcome::Unused(refused.id));
+                self.tell(Outcome::Failed(refused.id, refused.to_string(), false));
                 out.report(&refused); // last: a panic of users' code there costs no outcome
             }
         }
@@ -527,16 +528,13 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn deactivate(&mut self) {
         self.tell(Outcome::Active(None));
-        while let Some((id, ..)) = self.take() {
-            self.tell(Outcome::Unused(id));
-        }
     }
 
     fn close(&mut self) {
         let (done, closed) = blocking::channel();
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
-        while self.take().is_some() {} // given back; a later topology does not get them
+        lock(&self.link.messages).clear(); // given back; a later topology does not get them
     }
 }
 

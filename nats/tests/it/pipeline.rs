@@ -2,13 +2,16 @@
 
 use crate::rig::{Rig, Worker};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
-use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
+use expiry_nats::{
+    Incoming, MessageId, NatsError, Outgoing, SourceOptions, StreamSource, StreamSpout,
+};
 use expiry_topology::{basic, sink, Derive, Replay, Topology, TopologyBuilder};
+use expiry_topology::{Next, Spout, SpoutCollector};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -258,6 +261,68 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
     assert!((380..500).contains(&waiting), "{waiting} waited of 500");
     assert!(executed.lock().unwrap().values().all(|times| *times == 1));
     assert_eq!(stats.redelivered_held, 0);
+}
+
+/// A spout that reports when its topology has deactivated it.
+struct Reports(StreamSpout<u64>, mpsc::Sender<()>);
+
+impl Spout<u64, MessageId> for Reports {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64, MessageId>) -> Next {
+        self.0.next(out)
+    }
+
+    fn ack(&mut self, id: MessageId) {
+        self.0.ack(id);
+    }
+
+    fn activate(&mut self) {
+        self.0.activate();
+    }
+
+    fn deactivate(&mut self) {
+        self.0.deactivate();
+        self.1.send(()).unwrap();
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The decoder waits until the spout is inactive, so what it decodes comes too late for the spout.
+#[test]
+fn a_deactivated_source_keeps_no_message_from_other_workers() {
+    let rig = Rig::start();
+    rig.publish(1..=100);
+    let workers = ["a", "b"].map(|name| rig.worker(name));
+    let (deactivated, inactive) = mpsc::channel();
+    let (decodes, decoding) = mpsc::channel();
+    let wait = Arc::new(Mutex::new(move || {
+        if decodes.send(()).is_ok() {
+            inactive.recv_timeout(30 * SECOND).expect("the spout is deactivated");
+        }
+    }));
+    let source = crate::joined(&workers[0], || {
+        let wait = wait.clone();
+        let decode = move |incoming: &Incoming<'_>| {
+            wait.lock().unwrap()();
+            decode(incoming)
+        };
+        workers[0].nats.source(options(), decode)
+    });
+    let topology = TopologyBuilder::new();
+    let spout = move |context: &_| Reports(source.spout(context), deactivated.clone());
+    let input = topology.spout("in", spout);
+    topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&input);
+    let inactive = topology.start().unwrap();
+    decoding.recv_timeout(30 * SECOND).expect("a message is decoded");
+    drop(decoding); // the others do not wait
+    inactive.deactivate();
+    let (topology, _source) = stage(&workers[1], options(), pass_on);
+    rig.until("the other worker has all", || rig.messages("in") == 0);
+    assert_eq!(rig.messages("out"), 100);
+    inactive.kill();
+    topology.kill();
 }
 
 /// A task asks for no more bytes than its window has left. A message that is larger than the window
