@@ -188,9 +188,8 @@ impl<M: Send + 'static> Task<M> {
         self.inlets.retain(|partition, inlet| {
             let is_own =
                 |received: &Received| received.held.as_ref().map(Held::partition) == *partition;
-            let is_fenced = is_fenced(&inlet.held);
-            let is_idle = !inlet.is_open && !custody.messages().any(is_own);
-            let is_done = inlet.losing && (is_fenced || is_idle);
+            let is_idle = || !inlet.is_open && !custody.messages().any(is_own);
+            let is_done = inlet.losing && (is_fenced(&inlet.held) || is_idle());
             if is_done {
                 custody.forget(is_own);
                 inlet.held.iter().for_each(Held::release);
