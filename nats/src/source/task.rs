@@ -384,7 +384,7 @@ impl<M: Send + 'static> Task<M> {
                 self.active.iter().for_each(Waker::wake);
                 None
             }
-            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), true),
+            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), None),
         }
     }
 
@@ -415,7 +415,8 @@ impl<M: Send + 'static> Task<M> {
                 }
             }
             Outcome::Failed(id, why, is_hopeless) => {
-                let action = self.custody.failed(id, &why, is_hopeless);
+                let fails_for = (!is_hopeless).then(|| shared.fails_for(id));
+                let action = self.custody.failed(id, &why, fails_for);
                 self.act(action).await;
             }
             Outcome::Active(active) => self.active = active,
@@ -442,6 +443,7 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Close(done) => {
                 self.active = None;
+                self.give_back().await;
                 for message in self.custody.take_all() {
                     message.answer(AckKind::Nak(None)).await;
                 }
