@@ -9,20 +9,27 @@
 //! | delivered, first time | no | held, given to the topology |
 //! | delivered again | yes | held with the new reply subject, not given again |
 //! | delivered again, acked here lately | no | acked again: the first ack was lost |
-//! | delivered more often than `attempts` | no | held, a suspect |
+//! | delivered more often than `most` | no | held, a suspect |
 //! | tree acked | yes | acked, remembered as acked |
 //! | tree failed | yes | nak'ed with a pause; last attempt: buried; after a trial: terminated |
+//! | source deactivated | not emitted | nak'ed |
 //! | dead letter stored | buried | terminated |
 //! | dead letter refused | buried or suspect | nak'ed with a pause, as all suspects are |
 //! | dead letter unanswered | suspect | published again after a second |
 //! | dead letter unanswered | buried | as if it were refused |
 //!
-//! The broker counts the deliveries. A message that kills its worker takes along what else the
-//! worker holds, so a count above `attempts` makes a message a *suspect* only: it has a trial. The
-//! source stores its dead letter first, and gives it to the topology when that has nothing else. If
-//! the worker dies or closes the source, the next one finds that the letter is there already, and
-//! terminates the message. A source that has sent the letter before finds its own letter, whose ack
-//! was lost: that proves nothing, and the trial follows. The letter is taken back if the message is
+//! The broker counts the deliveries, also those in which nothing failed: the worker died, or the
+//! source was closed or deactivated. So from the `attempts`th delivery on a failure is the last one
+//! only if the process has seen the message fail for `at_least`. What it has not seen that long,
+//! it buries after `most` deliveries, twice `attempts`. Whichever `attempts` of these have failed
+//! nothing, the pauses after the others add up to `at_least`.
+//!
+//! A message that kills its worker takes along what else the worker holds, so a count above `most`
+//! makes a message a *suspect* only: it has a trial. The source stores its dead letter first, and
+//! gives it to the topology when that has nothing else. If the worker dies or closes the source,
+//! the next one finds that the letter is there already, and terminates the message. The letter
+//! proves nothing to the source that sent it, where its ack was lost, or where the spout was
+//! deactivated before the trial: the trial follows. The letter is taken back if the message is
 //! acked, and only then: within its duplicate window the stream would not store it again. While
 //! there is a suspect, nothing else is given.
 //!
@@ -45,7 +52,9 @@ const LETTER_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Custody<Id, T> {
     ack_wait: Duration,
     attempts: u64,
-    /// The least time that as many failures of a message take.
+    /// The deliveries after which a failed message is buried however long it has failed.
+    most: u64,
+    /// The least time between a message's first and last failure.
     at_least: Duration,
     held: HashMap<Id, Delivered<T>>,
     /// What is to be given to the topology, and what is to have its trial: all of it is held.
@@ -62,6 +71,8 @@ pub(crate) struct Custody<Id, T> {
     letters_at: Duration,
     /// The suspect whose letter has no answer, and when it is published again.
     again: Option<(Duration, Id)>,
+    /// The suspect that was taken back in its trial, before the topology began with it.
+    untried: Option<Id>,
     acked: HashSet<Id>,
     acked_order: VecDeque<Id>,
 }
@@ -73,7 +84,7 @@ struct Delivered<T> {
     place: Place,
     /// Why the message becomes a dead letter, once that is decided.
     why: String,
-    /// This source has sent the letter before, and has no ack for it.
+    /// This source has sent the letter before, and the trial has not begun.
     was_sent: bool,
     /// Where the letter of a suspect that has its trial is stored.
     letter: Option<Letter>,
@@ -115,12 +126,14 @@ pub(crate) enum Action<Id, T> {
 }
 
 impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
-    /// A message becomes a dead letter after `attempts` deliveries. If all of them fail, that takes
-    /// at least as long as `at_least`.
+    /// A message becomes a dead letter after `attempts` deliveries or more, when it has failed for
+    /// as long as `at_least`.
     pub(crate) fn new(ack_wait: Duration, attempts: u64, at_least: Duration) -> Self {
         Custody {
             ack_wait,
             attempts,
+            // At least 4: a single attempt has a pause after it, too.
+            most: 2 * attempts.max(2),
             at_least,
             held: HashMap::new(),
             waiting: VecDeque::new(),
@@ -130,6 +143,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             extensions: VecDeque::new(),
             letters_at: Duration::ZERO,
             again: None,
+            untried: None,
             acked: HashSet::new(),
             acked_order: VecDeque::new(),
         }
@@ -152,7 +166,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if deliveries > 1 && self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
-        let is_suspect = deliveries > self.attempts;
+        let is_suspect = deliveries > self.most;
         if is_suspect && now < self.letters_at && !self.held.contains_key(&id) {
             return Some(Action::Nak(message, self.letters_at - now));
         }
@@ -164,7 +178,8 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         }
         let queue = if is_suspect { &mut self.suspects } else { &mut self.waiting };
         queue.push_back(id);
-        let (place, why, was_sent, letter) = (Place::Waiting, String::new(), false, None);
+        let was_sent = self.untried.take_if(|untried| *untried == id).is_some();
+        let (place, why, letter) = (Place::Waiting, String::new(), None);
         let held = Delivered { message, deliveries, extend_at, place, why, was_sent, letter };
         self.held.insert(id, held);
         None
@@ -178,7 +193,7 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if let Some(id) = self.suspects.pop_front() {
             let held = self.held.get_mut(&id)?;
             held.place = Place::Accused;
-            held.why = format!("no worker finished it in {} deliveries", self.attempts);
+            held.why = format!("no worker finished it in {} deliveries", self.most);
             self.has_trial = true;
             return Some(Action::Bury(id));
         }
@@ -207,11 +222,20 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         Some((message, letter))
     }
 
-    /// The topology has failed a message. `is_hopeless` says that no attempt can succeed.
-    pub(crate) fn failed(&mut self, id: Id, why: &str, is_hopeless: bool) -> Option<Action<Id, T>> {
+    /// The topology has failed a message. The process has seen it fail for as long as `fails_for`;
+    /// `None` says that no attempt can succeed.
+    pub(crate) fn failed(
+        &mut self,
+        id: Id,
+        why: &str,
+        fails_for: Option<Duration>,
+    ) -> Option<Action<Id, T>> {
         let held = self.held.get_mut(&id)?;
         let (deliveries, place) = (held.deliveries, held.place);
-        if place == Place::Given && (is_hopeless || deliveries >= self.attempts) {
+        let is_last = fails_for.is_none_or(|time| {
+            deliveries >= self.most || deliveries >= self.attempts && time >= self.at_least
+        });
+        if place == Place::Given && is_last {
             (held.place, held.why) = (Place::Buried, why.to_string());
             self.given -= 1;
             return Some(Action::Bury(id));
@@ -220,15 +244,30 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         if place != Place::Given {
             return Some(Action::Term(message));
         }
-        // The nth pause is n parts of the time. The broker counts the deliveries: so however many
-        // workers share them, the pauses add up to the whole time.
-        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let parts = number(self.attempts.saturating_mul(self.attempts - 1) / 2).max(1);
-        Some(Action::Nak(message, (self.at_least / parts).saturating_mul(number(deliveries))))
+        // The nth pause is n parts of the time, up to the one before the `attempts`th delivery. The
+        // broker counts the deliveries: so however many workers share them, these pauses add up to
+        // the whole time.
+        let number = |n: u64| u32::try_from(n.max(1)).unwrap_or(u32::MAX);
+        let parts = number(self.attempts.saturating_mul(self.attempts - 1) / 2);
+        let number = number(deliveries.min(self.attempts - 1));
+        Some(Action::Nak(message, (self.at_least / parts).saturating_mul(number)))
     }
 
-    /// Gives back a message that the topology has not begun with.
-    pub(crate) fn take_back(&mut self, id: Id) -> Option<T> {
+    /// Gives back what the topology has not begun with: what waits, and what was `given`.
+    pub(crate) fn take_unused(&mut self, given: impl Iterator<Item = Id>) -> Vec<T> {
+        let mut unused = Vec::new();
+        for id in given {
+            let is_tried = self.held.get(&id).is_some_and(|held| held.place == Place::Tried);
+            self.untried = is_tried.then_some(id).or(self.untried);
+            unused.extend(self.take_back(id));
+        }
+        let waiting = self.waiting.drain(..).chain(self.suspects.drain(..));
+        unused.extend(waiting.filter_map(|id| self.held.remove(&id)).map(|held| held.message));
+        unused
+    }
+
+    /// Takes a message back from the topology.
+    fn take_back(&mut self, id: Id) -> Option<T> {
         match self.held.get(&id)?.place {
             Place::Given => self.given -= 1,
             Place::Tried => self.has_trial = false,

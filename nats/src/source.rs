@@ -17,7 +17,7 @@ mod task;
 use crate::base::{debug, lock, setters, stats};
 use crate::custody::{Custody, Letter};
 use crate::ownership::hash_of;
-use crate::{Held, Nats, NatsError};
+use crate::{clock, Held, Nats, NatsError};
 use async_nats::header::HeaderMap;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer};
@@ -28,7 +28,7 @@ use async_nats::jetstream::ErrorCode;
 use expiry_topology::{Context, Failure, Next, Replay, Spout, SpoutCollector, Waker};
 use futures_util::stream::SelectAll;
 use partitioned::{Owned, Owner};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,16 +70,22 @@ setters! { SourceOptions
     /// itself must not read it. A letter that is larger than the server takes loses the end of its
     /// payload: its header `Expiry-Truncated` has the whole length.
     dead_letters(subject: &str) => dead_letters = Some(subject.to_string());
-    /// The number of deliveries, 1 to 10,000, after which a failed message becomes a dead letter.
-    /// The broker counts them, also those to workers that died. In each delivery the topology emits
-    /// the message several times: see [`StreamSpout`].
+    /// The number of deliveries, 1 to 10,000, before which a failed message is no dead letter. In
+    /// each delivery the topology emits the message several times: see [`StreamSpout`].
+    ///
+    /// The broker counts them, also those in which nothing failed, because the worker died or the
+    /// topology ended or was deactivated. So from this delivery on a failed message becomes a dead
+    /// letter if the process has seen it fail for [`for_at_least`](Self::for_at_least), else after
+    /// twice as many deliveries, and at least 4. A message that comes more often than that may kill
+    /// its workers. The source stores its dead letter, then gives it to the topology alone.
     attempts(attempts: u64) => attempts = attempts;
     /// The time after which the broker delivers the messages of a dead worker again: 1 s or more.
     ack_wait(time: Duration) => ack_wait = time;
     /// The time that a message fails at least before it becomes a dead letter. An outage that is
-    /// shorter makes no dead letters. The pauses between the [`attempts`](Self::attempts) add up to
-    /// it: with 5 deliveries they are 1, 2, 3 and 4 tenths of the time, and up to a fifth longer.
-    /// The broker keeps the message meanwhile, and counts it as pending.
+    /// shorter makes no dead letters, unless more than [`attempts`](Self::attempts) deliveries of a
+    /// message failed nothing. The pauses between the attempts add up to the time: with 5 attempts
+    /// they are 1, 2, 3 and 4 tenths of it, up to a fifth longer, and later ones are as long as the
+    /// last. The broker keeps the message meanwhile, and counts it as pending.
     for_at_least(time: Duration) => at_least = time;
     /// The most messages, 1 or more, that a task holds: those that wait for room downstream count.
     window(messages: usize) => window = messages;
@@ -190,8 +196,6 @@ enum Outcome {
     Acked(MessageId),
     /// Why the topology has failed the message, and whether no attempt can succeed.
     Failed(MessageId, String, bool),
-    /// The spout has not emitted this message.
-    Unused(MessageId),
     /// The waker of the spout that is to get messages, if one is.
     Active(Option<Waker>),
     /// The consumer of an inlet was found or made, for this request; or was not.
@@ -205,10 +209,14 @@ enum Outcome {
 /// What a task gives to its spout. A message of a partition is emitted while its owner may act.
 type Given<M> = (MessageId, M, Option<Held>);
 
-/// A spout task's ends of the channels to its I/O task.
+/// What the I/O task has given and the spout has not taken. The task takes it back while no spout
+/// is active.
+type Messages<M> = Arc<Mutex<VecDeque<Given<M>>>>;
+
+/// What a spout task shares with its I/O task.
 struct Link<M> {
     gauges: Arc<Gauges>,
-    messages: Mutex<mpsc::UnboundedReceiver<Given<M>>>,
+    messages: Messages<M>,
     outcomes: mpsc::UnboundedSender<Outcome>,
 }
 
@@ -244,6 +252,8 @@ struct Shared<M> {
     dead_letters: String,
     decode: Box<Decode<M>>,
     counts: Counts,
+    /// When a failing message failed first, by the tasks' clock.
+    failing: Mutex<HashMap<MessageId, Duration>>,
     /// Why the last request for messages failed, why the last dead letter was not stored, and why
     /// the worker owns no partitions.
     last_error: Mutex<[Option<String>; 3]>,
@@ -293,6 +303,7 @@ impl Nats {
                 decode(incoming, held).map_err(|error| error.to_string())
             }),
             counts: Counts::default(),
+            failing: Mutex::default(),
             last_error: Mutex::default(),
         };
         StreamSource {
@@ -329,7 +340,7 @@ impl<M: Send + 'static> StreamSource<M> {
             links.retain(|link, _| (&link.0, link.1) == (&task.0, task.1));
         }
         let link = links.entry(task).or_insert_with(|| {
-            let (give, messages) = mpsc::unbounded_channel();
+            let messages = Messages::<M>::default();
             let (outcomes, told) = mpsc::unbounded_channel();
             let (shared, options) = (self.shared.clone(), &self.shared.options);
             let gauges = Arc::<Gauges>::default();
@@ -343,7 +354,7 @@ impl<M: Send + 'static> StreamSource<M> {
                 custody: Custody::new(options.ack_wait, options.attempts, options.at_least),
                 shared,
                 gauges: gauges.clone(),
-                give,
+                messages: messages.clone(),
                 outcomes: outcomes.downgrade(),
                 active: None,
                 inlets,
@@ -354,7 +365,7 @@ impl<M: Send + 'static> StreamSource<M> {
             };
             task.owned.mark_changed();
             self.runtime.spawn(task.run(told));
-            Arc::new(Link { gauges, messages: Mutex::new(messages), outcomes })
+            Arc::new(Link { gauges, messages, outcomes })
         });
         let stream = self.shared.options.stream.clone();
         StreamSpout { link: link.clone(), waker: context.waker(), stream }
@@ -396,6 +407,9 @@ fn takes(filter: &str, subject: &str) -> bool {
         }
 }
 
+/// The most messages of which the source notes when they failed first.
+const NOTED: usize = 1 << 16;
+
 /// The places in `last_error`.
 const PULL: usize = 0;
 const DEAD: usize = 1;
@@ -404,6 +418,15 @@ const OWNER: usize = 2;
 impl<M> Shared<M> {
     fn note(&self, place: usize, error: Option<String>) {
         lock(&self.last_error)[place] = error;
+    }
+
+    /// How long this process has seen the message fail.
+    fn fails_for(&self, id: MessageId) -> Duration {
+        let (now, mut failing) = (clock::now(), lock(&self.failing));
+        if failing.len() == NOTED {
+            failing.clear(); // the count of the deliveries ends these
+        }
+        now.saturating_sub(*failing.entry(id).or_insert(now))
     }
 
     /// Calls the user's function. A panic is a refusal: it does not end the I/O task.
@@ -480,10 +503,6 @@ impl<M> StreamSpout<M> {
         // The task ends only when the connection is closed for good; the broker delivers again.
         let _ = self.link.outcomes.send(outcome);
     }
-
-    fn take(&self) -> Option<Given<M>> {
-        lock(&self.link.messages).try_recv().ok()
-    }
 }
 
 impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
@@ -493,17 +512,15 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn next(&mut self, out: &mut SpoutCollector<'_, M, MessageId>) -> Next {
         while out.room() > 0 {
-            let Some((id, message, held)) = self.take() else {
-                return Next::Asleep;
-            };
+            let given = lock(&self.link.messages).pop_front();
+            let Some((id, message, held)) = given else { return Next::Asleep };
             if held.is_some_and(|held| !held.may_act()) {
-                self.tell(Outcome::Unused(id));
-                continue;
+                continue; // the I/O task forgets it
             }
             let MessageId { sequence, published, .. } = id; // the same under each owner
             let seed = hash_of(format!("{}-{sequence}-{published}", self.stream));
             if let Err(refused) = out.emit_seeded(message, id, seed) {
-                self.tell(Outcome::Unused(refused.id));
+                self.tell(Outcome::Failed(refused.id, refused.to_string(), false));
                 out.report(&refused); // last: a panic of users' code there costs no outcome
             }
         }
@@ -527,16 +544,13 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
 
     fn deactivate(&mut self) {
         self.tell(Outcome::Active(None));
-        while let Some((id, ..)) = self.take() {
-            self.tell(Outcome::Unused(id));
-        }
     }
 
     fn close(&mut self) {
         let (done, closed) = blocking::channel();
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
-        while self.take().is_some() {} // given back; a later topology does not get them
+        lock(&self.link.messages).clear(); // given back; a later topology does not get them
     }
 }
 

@@ -1,8 +1,8 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
 use super::batch::{self, Pulled};
-use super::{Gauges, Given, Incoming, MessageId, Outcome, Owned, Shared, DEAD, PULL};
-use crate::base::count;
+use super::{Gauges, Incoming, MessageId, Messages, Outcome, Owned, Shared, DEAD, PULL};
+use crate::base::{count, lock};
 use crate::custody::{Action, Custody, Letter};
 use crate::{clock, Held};
 use async_nats::header::{HeaderMap, HeaderName, HeaderValue};
@@ -36,7 +36,7 @@ pub(super) struct Task<M> {
     pub(super) shared: Arc<Shared<M>>,
     pub(super) custody: Custody<MessageId, Received>,
     pub(super) gauges: Arc<Gauges>,
-    pub(super) give: mpsc::UnboundedSender<Given<M>>,
+    pub(super) messages: Messages<M>,
     /// Weak, so that the task ends when its source and spouts are gone.
     pub(super) outcomes: mpsc::WeakUnboundedSender<Outcome>,
     /// The waker of the spout that asks for messages, if one does.
@@ -188,9 +188,8 @@ impl<M: Send + 'static> Task<M> {
         self.inlets.retain(|partition, inlet| {
             let is_own =
                 |received: &Received| received.held.as_ref().map(Held::partition) == *partition;
-            let is_fenced = is_fenced(&inlet.held);
-            let is_idle = !inlet.is_open && !custody.messages().any(is_own);
-            let is_done = inlet.losing && (is_fenced || is_idle);
+            let is_idle = || !inlet.is_open && !custody.messages().any(is_own);
+            let is_done = inlet.losing && (is_fenced(&inlet.held) || is_idle());
             if is_done {
                 custody.forget(is_own);
                 inlet.held.iter().for_each(Held::release);
@@ -328,10 +327,20 @@ impl<M: Send + 'static> Task<M> {
         self.go_on().await;
     }
 
-    /// Does what the custody wants done, until it wants nothing.
+    /// Does what the custody wants done, until it wants nothing or the spout is not active.
     async fn go_on(&mut self) {
-        while let Some(action) = self.custody.next_step() {
+        while self.active.is_some() {
+            let Some(action) = self.custody.next_step() else { return };
             self.act(Some(action)).await;
+        }
+        self.give_back().await;
+    }
+
+    /// Gives back what the spout, which is not active, has not taken.
+    async fn give_back(&mut self) {
+        let given = std::mem::take(&mut *lock(&self.messages));
+        for message in self.custody.take_unused(given.into_iter().map(|(id, ..)| id)) {
+            message.answer(AckKind::Nak(None)).await;
         }
     }
 
@@ -371,11 +380,11 @@ impl<M: Send + 'static> Task<M> {
         let decoded = self.shared.decode(&incoming, held.as_ref());
         match decoded {
             Ok(decoded) => {
-                let _ = self.give.send((id, decoded, held.clone()));
+                lock(&self.messages).push_back((id, decoded, held.clone()));
                 self.active.iter().for_each(Waker::wake);
                 None
             }
-            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), true),
+            Err(why) => self.custody.failed(id, &format!("it does not decode: {why}"), None),
         }
     }
 
@@ -391,7 +400,7 @@ impl<M: Send + 'static> Task<M> {
 
     async fn settle(&mut self, outcome: Outcome) {
         let shared = self.shared.clone();
-        if let Outcome::Acked(id) | Outcome::Failed(id, ..) | Outcome::Unused(id) = &outcome {
+        if let Outcome::Acked(id) | Outcome::Failed(id, ..) = &outcome {
             let held = self.custody.message(*id);
             if held.is_some_and(|(received, _)| is_fenced(&received.held)) {
                 return;
@@ -406,13 +415,9 @@ impl<M: Send + 'static> Task<M> {
                 }
             }
             Outcome::Failed(id, why, is_hopeless) => {
-                let action = self.custody.failed(id, &why, is_hopeless);
+                let fails_for = (!is_hopeless).then(|| shared.fails_for(id));
+                let action = self.custody.failed(id, &why, fails_for);
                 self.act(action).await;
-            }
-            Outcome::Unused(id) => {
-                if let Some(message) = self.custody.take_back(id) {
-                    message.answer(AckKind::Nak(None)).await;
-                }
             }
             Outcome::Active(active) => self.active = active,
             Outcome::Opened(tag, made) => {
@@ -438,6 +443,7 @@ impl<M: Send + 'static> Task<M> {
             }
             Outcome::Close(done) => {
                 self.active = None;
+                self.give_back().await;
                 for message in self.custody.take_all() {
                     message.answer(AckKind::Nak(None)).await;
                 }

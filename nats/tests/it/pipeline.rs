@@ -2,14 +2,17 @@
 
 use crate::rig::{Rig, Worker};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
-use expiry_nats::{Incoming, NatsError, Outgoing, SourceOptions, StreamSource};
+use expiry_nats::{
+    Incoming, MessageId, NatsError, Outgoing, SourceOptions, StreamSource, StreamSpout,
+};
 use expiry_topology::{basic, sink, Derive, Replay, Topology, TopologyBuilder};
+use expiry_topology::{Next, Spout, SpoutCollector};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{mpsc, Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LARGE: u64 = 1_000_000;
@@ -260,6 +263,68 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
     assert_eq!(stats.redelivered_held, 0);
 }
 
+/// A spout that reports when its topology has deactivated it.
+struct Reports(StreamSpout<u64>, mpsc::Sender<()>);
+
+impl Spout<u64, MessageId> for Reports {
+    fn next(&mut self, out: &mut SpoutCollector<'_, u64, MessageId>) -> Next {
+        self.0.next(out)
+    }
+
+    fn ack(&mut self, id: MessageId) {
+        self.0.ack(id);
+    }
+
+    fn activate(&mut self) {
+        self.0.activate();
+    }
+
+    fn deactivate(&mut self) {
+        self.0.deactivate();
+        self.1.send(()).unwrap();
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+/// The decoder waits until the spout is inactive, so what it decodes comes too late for the spout.
+#[test]
+fn a_deactivated_source_keeps_no_message_from_other_workers() {
+    let rig = Rig::start();
+    rig.publish(1..=100);
+    let workers = ["a", "b"].map(|name| rig.worker(name));
+    let (deactivated, inactive) = mpsc::channel();
+    let (decodes, decoding) = mpsc::channel();
+    let wait = Arc::new(Mutex::new(move || {
+        if decodes.send(()).is_ok() {
+            inactive.recv_timeout(30 * SECOND).expect("the spout is deactivated");
+        }
+    }));
+    let source = crate::joined(&workers[0], || {
+        let wait = wait.clone();
+        let decode = move |incoming: &Incoming<'_>| {
+            wait.lock().unwrap()();
+            decode(incoming)
+        };
+        workers[0].nats.source(options(), decode)
+    });
+    let topology = TopologyBuilder::new();
+    let spout = move |context: &_| Reports(source.spout(context), deactivated.clone());
+    let input = topology.spout("in", spout);
+    topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&input);
+    let inactive = topology.start().unwrap();
+    decoding.recv_timeout(30 * SECOND).expect("a message is decoded");
+    drop(decoding); // the others do not wait
+    inactive.deactivate();
+    let (topology, _source) = stage(&workers[1], options(), pass_on);
+    rig.until("the other worker has all", || rig.messages("in") == 0);
+    assert_eq!(rig.messages("out"), 100);
+    inactive.kill();
+    topology.kill();
+}
+
 /// A task asks for no more bytes than its window has left. A message that is larger than the window
 /// comes when the task holds nothing else, and messages after it come as before.
 #[test]
@@ -367,6 +432,27 @@ fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others
     assert!(stats.naks >= 1000, "{stats:?}");
 }
 
+/// The message's first delivery may not be its last, nor may deliveries that failed nothing count.
+#[test]
+fn a_failing_message_is_no_dead_letter_before_its_time() {
+    let rig = Rig::start();
+    rig.publish(1..=1);
+    let worker = rig.worker("a");
+    let began = Arc::new(OnceLock::new());
+    let first = began.clone();
+    let fail = move |_: &u64, _: &mut Derive<'_, '_, u64>| {
+        first.get_or_init(Instant::now);
+        Err("not yet")
+    };
+    let options = options().attempts(1).for_at_least(3 * SECOND);
+    let (topology, source) = stage(&worker, options, fail);
+    rig.until("it is buried", || rig.messages("dead") == 1);
+    assert!(began.get().unwrap().elapsed() >= 3 * SECOND);
+    rig.until("it has left the stream", || rig.messages("in") == 0);
+    topology.kill();
+    assert_eq!((source.stats().naks, source.stats().dead), (1, 1));
+}
+
 #[test]
 fn a_suspect_whose_trial_a_closing_source_cuts_off_is_not_lost() {
     let rig = Rig::start();
@@ -379,8 +465,10 @@ fn a_suspect_whose_trial_a_closing_source_cuts_off_is_not_lost() {
         let consumer: PullConsumer = found.ok()?;
         consumer.fetch().max_messages(1).messages().await.ok()?.next().await?.ok()
     };
-    // The brokers may elect a leader meanwhile, and answer nothing.
-    rig.until("a worker dies with the message", || worker.runtime.block_on(fetch()).is_some());
+    for _ in 0..4 {
+        // The brokers may elect a leader meanwhile, and answer nothing.
+        rig.until("a worker dies with the message", || worker.runtime.block_on(fetch()).is_some());
+    }
     let tried = Arc::new(AtomicU64::new(0));
     let counted = tried.clone();
     let step = move |n: &u64, out: &mut Derive<'_, '_, u64>| {

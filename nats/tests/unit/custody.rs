@@ -56,29 +56,72 @@ fn the_last_attempt_leads_to_a_dead_letter_which_stays_until_it_is_stored() {
     let mut custody = custody();
     give(&mut custody, 1, 2, "a");
     let pause = 6 * SECOND; // that after the first delivery was 3 s
-    assert_eq!(custody.failed(1, "no", false), Some(Action::Nak("a", pause)));
+    assert_eq!(custody.failed(1, "no", Some(3 * SECOND)), Some(Action::Nak("a", pause)));
     give(&mut custody, 1, 3, "b");
-    assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
+    assert_eq!(custody.failed(1, "no", Some(9 * SECOND)), Some(Action::Bury(1)));
     assert_eq!(custody.letter(1), Some((&"b", 3, "no")));
     assert_eq!((custody.acked(1), custody.take_back(1)), (None, None));
     assert_eq!(custody.not_stored(SECOND, 1, true), [Action::Nak("b", LETTER_PAUSE)]);
     assert_eq!((custody.not_stored(SECOND, 1, true), custody.len()), (Vec::new(), 0));
     give(&mut custody, 1, 3, "b");
-    assert_eq!(custody.failed(1, "no", false), Some(Action::Bury(1)));
+    assert_eq!(custody.failed(1, "no", Some(9 * SECOND)), Some(Action::Bury(1)));
     assert_eq!((custody.stored(1, letter(7), true), custody.len()), (Some(Action::Term("b")), 0));
     assert_eq!((custody.stored(1, letter(7), true), custody.letter(1)), (None, None));
+}
+
+/// The broker counts deliveries to workers that died, closed or were deactivated.
+#[test]
+fn deliveries_that_failed_nothing_bring_no_dead_letter_forward() {
+    let fails = |attempts, deliveries, time| {
+        let mut custody = Custody::new(9 * SECOND, attempts, 12 * SECOND);
+        custody.deliver(SECOND, 1, deliveries, ());
+        assert_eq!(custody.next_step(), Some(Action::Give(1)));
+        match custody.failed(1, "no", time) {
+            Some(Action::Nak((), pause)) => Some(pause),
+            buried => {
+                assert_eq!(buried, Some(Action::Bury(1)));
+                None
+            }
+        }
+    };
+    for attempts in [1, 2, 3, 5] {
+        let first = |deliveries| fails(attempts, deliveries, Some(Duration::ZERO));
+        let pauses: Vec<Duration> = (1..).map_while(first).collect();
+        // Whichever of the deliveries have failed nothing.
+        let left: Duration = pauses[..pauses.len() - attempts as usize].iter().sum();
+        assert!(left >= 12 * SECOND && pauses.is_sorted(), "{attempts}: {pauses:?}");
+        let known = Some(12 * SECOND);
+        assert_eq!((fails(attempts, attempts, known), fails(attempts, 1, None)), (None, None));
+        assert!(attempts == 1 || fails(attempts, attempts - 1, known).is_some());
+    }
+}
+
+#[test]
+fn a_suspect_that_a_deactivated_source_takes_back_has_its_trial_later() {
+    let mut custody = custody();
+    custody.deliver(SECOND, 1, 7, "a");
+    custody.deliver(SECOND, 2, 7, "b");
+    custody.deliver(SECOND, 3, 1, "c");
+    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    assert_eq!(custody.stored(1, letter(7), false), Some(Action::Give(1)));
+    assert_eq!(custody.take_unused([1].into_iter()), ["a", "c", "b"]);
+    assert_eq!((custody.len(), custody.next_step()), (0, None));
+    custody.deliver(SECOND, 1, 8, "d");
+    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    assert_eq!(custody.stored(1, letter(7), true), Some(Action::Give(1)));
+    assert_eq!(custody.acked(1), Some(("d", Some(letter(7)))));
 }
 
 #[test]
 fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
     let mut custody = custody();
     give(&mut custody, 1, 1, "a");
-    custody.deliver(SECOND, 2, 4, "b");
+    custody.deliver(SECOND, 2, 7, "b");
     custody.deliver(SECOND, 3, 1, "c");
     assert_eq!(custody.next_step(), None);
     custody.acked(1);
     assert_eq!(custody.next_step(), Some(Action::Bury(2)));
-    assert_eq!(custody.letter(2), Some((&"b", 4, "no worker finished it in 3 deliveries")));
+    assert_eq!(custody.letter(2), Some((&"b", 7, "no worker finished it in 6 deliveries")));
     assert_eq!(
         (custody.stored(2, letter(7), false), custody.next_step()),
         (Some(Action::Give(2)), None)
@@ -86,12 +129,12 @@ fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
     assert_eq!(custody.acked(2), Some(("b", Some(letter(7)))));
     assert_eq!(custody.next_step(), Some(Action::Give(3)));
     // One that fails has its letter; one whose letter was there has killed its worker.
-    custody.deliver(SECOND, 4, 4, "d");
+    custody.deliver(SECOND, 4, 7, "d");
     custody.acked(3);
     assert_eq!(custody.next_step(), Some(Action::Bury(4)));
     assert_eq!(custody.stored(4, letter(8), false), Some(Action::Give(4)));
-    assert_eq!(custody.failed(4, "no", false), Some(Action::Term("d")));
-    custody.deliver(SECOND, 5, 5, "e");
+    assert_eq!(custody.failed(4, "no", Some(SECOND)), Some(Action::Term("d")));
+    custody.deliver(SECOND, 5, 8, "e");
     assert_eq!(custody.next_step(), Some(Action::Bury(5)));
     assert_eq!((custody.stored(5, letter(9), true), custody.len()), (Some(Action::Term("e")), 0));
     give(&mut custody, 6, 1, "f");
@@ -100,8 +143,8 @@ fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
 #[test]
 fn suspects_whose_letters_are_refused_hold_up_nothing() {
     let mut custody = custody();
-    custody.deliver(SECOND, 1, 4, "a");
-    custody.deliver(SECOND, 2, 4, "b");
+    custody.deliver(SECOND, 1, 7, "a");
+    custody.deliver(SECOND, 2, 7, "b");
     custody.deliver(SECOND, 3, 1, "c");
     assert_eq!(custody.next_step(), Some(Action::Bury(1)));
     // The letter may be stored: the suspect keeps its turn.
@@ -112,9 +155,9 @@ fn suspects_whose_letters_are_refused_hold_up_nothing() {
     assert_eq!(custody.not_stored(2 * SECOND, 1, false), back);
     assert_eq!(custody.next_step(), Some(Action::Give(3)));
     let pause = LETTER_PAUSE - SECOND;
-    assert_eq!(custody.deliver(3 * SECOND, 1, 5, "d"), Some(Action::Nak("d", pause)));
+    assert_eq!(custody.deliver(3 * SECOND, 1, 8, "d"), Some(Action::Nak("d", pause)));
     custody.acked(3);
-    custody.deliver(2 * SECOND + LETTER_PAUSE, 1, 6, "e");
+    custody.deliver(2 * SECOND + LETTER_PAUSE, 1, 9, "e");
     assert_eq!(custody.next_step(), Some(Action::Bury(1)));
 }
 
@@ -143,15 +186,21 @@ struct AtBroker {
     was_done: bool,
     has_letter: bool,
     is_gone: bool,
+    /// When it failed first.
+    failed_at: Option<Duration>,
+    /// The number of deliveries after which it was given back at once.
+    given_back: u64,
 }
 
 /// Runs a source against a broker that loses a tenth of all answers. `breaks` is a fault of the
 /// source: its rule is not kept. With `killers` each seventh message kills its worker, and none
-/// fails: those and no others become dead letters.
+/// fails: those and no others become dead letters. Without them no message is buried for a failure
+/// before its time.
 fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String> {
     const MESSAGES: u64 = 20;
     let mut random = SmallRng::seed_from_u64(seed);
     let new = || Custody::new(9 * SECOND, 3, 9 * SECOND);
+    let mut failing = HashMap::new();
     let (mut custody, mut now) = (new(), SECOND);
     let mut broker: Vec<AtBroker> = (0..MESSAGES).map(|_| AtBroker::default()).collect();
     let at = |id: u64| usize::try_from(id).unwrap();
@@ -185,9 +234,20 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             }
             2 if message.has_tree && !killers => {
                 message.has_tree = false;
-                match custody.failed(id, "no", random.random_bool(0.1)) {
+                let first = *message.failed_at.get_or_insert(now);
+                let known = (!random.random_bool(0.1)).then(|| match breaks {
+                    Some("buried by the count alone") => Duration::MAX,
+                    _ => now - *failing.entry(id).or_insert(now),
+                });
+                match custody.failed(id, "no", known) {
                     Some(Action::Nak(_, pause)) if arrives => message.lapses_at = now + pause,
                     Some(Action::Term(_)) => message.is_gone |= arrives,
+                    Some(Action::Bury(_)) if known.is_some() && now - first < 9 * SECOND => {
+                        if message.given_back <= 3 {
+                            return Err(format!("buried too early at step {step}"));
+                        }
+                        letters.push(id);
+                    }
                     Some(Action::Bury(id)) => letters.push(id),
                     _ => {}
                 }
@@ -201,6 +261,18 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
                 broker.iter_mut().step_by(3).for_each(|message| message.has_tree = false);
                 if breaks != Some("what is another's stays held") {
                     custody.forget(|id| id.is_multiple_of(3));
+                }
+            }
+            // The source is deactivated before the topology takes anything, or is another one.
+            3 if !killers && random.random_bool(0.02) => {
+                if random.random_bool(0.2) {
+                    failing = HashMap::new();
+                }
+                let given: Vec<_> = (0..MESSAGES).filter(|id| broker[at(*id)].has_tree).collect();
+                for id in custody.take_unused(given.into_iter()) {
+                    let message = &mut broker[at(id)];
+                    (message.has_tree, message.lapses_at) = (false, now);
+                    message.given_back += 1;
                 }
             }
             _ => {}
@@ -276,6 +348,7 @@ fn the_simulation_finds_seeded_faults() {
         (false, "ack before the tree"),
         (false, "term before the letter"),
         (false, "what is another's stays held"),
+        (false, "buried by the count alone"),
         (true, "a trial beside others"),
         (true, "no trial"),
     ] {

@@ -7,13 +7,13 @@ use expiry_topology::{sink, ManualClock, TopologyBuilder};
 /// one outcome, and the window stays as wide as it was.
 #[test]
 fn a_panic_while_a_message_is_emitted_loses_no_id() {
-    let (give, messages) = mpsc::unbounded_channel();
     let (outcomes, mut told) = mpsc::unbounded_channel();
-    let link = Arc::new(Link { gauges: Arc::default(), messages: Mutex::new(messages), outcomes });
-    for sequence in 0..20 {
+    let given = (0..20).map(|sequence| {
         let id = MessageId { sequence, published: 0, epoch: None };
-        give.send((id, sequence, None)).unwrap();
-    }
+        (id, sequence, None)
+    });
+    let messages = Arc::new(Mutex::new(given.collect()));
+    let link = Arc::new(Link { gauges: Arc::default(), messages, outcomes });
     let topology = TopologyBuilder::new();
     let numbers = topology.spout("numbers", move |context| StreamSpout {
         link: link.clone(),
@@ -38,7 +38,7 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
                 ended.push((id.sequence, false));
             }
             Outcome::Active(active) => assert!(active.is_some()),
-            _ => panic!("a message was given back"),
+            _ => panic!("a message has another outcome"),
         }
     }
     ended.sort_unstable();

@@ -312,7 +312,7 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         Err(_) => Arrived::default(), // ended by Ctrl-C
     };
     // The last poison may have attempts left.
-    let wait = ACK_WAIT * u32::try_from(ATTEMPTS).unwrap_or(1) * 2;
+    let wait = ACK_WAIT * u32::try_from(ATTEMPTS).unwrap_or(1) * 4;
     let buried = async {
         let (most, limit) = (options.poison.max(1), Duration::from_secs(1));
         let until = Instant::now() + wait;

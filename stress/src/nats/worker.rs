@@ -10,8 +10,9 @@ use std::time::Duration;
 
 /// How long a message stays with a worker that says nothing.
 pub const ACK_WAIT: Duration = Duration::from_secs(3);
-/// How often a message is delivered before it is a dead letter.
-pub const ATTEMPTS: u64 = 4;
+/// How often a message is delivered before it may be a dead letter: half as often as a line that
+/// kills its workers.
+pub const ATTEMPTS: u64 = 2;
 /// A line that kills the worker which counts it.
 pub const POISON: &str = "a line that kills its worker";
 
