@@ -448,6 +448,12 @@ fn a_reload_that_fails_or_panics_leaves_the_old_value() {
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
     assert_eq!((map.get_cloned(&1), map.metrics().failed_loads), (Some(1), 2));
     assert_eq!(*map.get_or_insert_with(&1, || 2).unwrap(), 2, "the next caller tries again");
+    clock.advance(7 * SECOND);
+    let overtaken = map.try_get_or_insert_with(&1, || {
+        map.insert(1, 3).unwrap();
+        Err("an outage")
+    });
+    assert!(overtaken.is_ok_and(|value| *value == 3 && !value.is_stale()));
     clock.advance(10 * SECOND);
     assert!(matches!(fail(), Err(LoadError::Failed(error)) if *error == "an outage"));
 }

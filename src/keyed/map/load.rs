@@ -400,8 +400,9 @@ where
                 // The old value is served during the reload.
                 begun if is_stale => {
                     drop(begun); // before the reference is on its way out, as above
-                    match self.peek(key) {
-                        Some(entry) => return Ok(found(Held::Old(entry))),
+                    match self.peek_and(key, stale) {
+                        Some((entry, Some(_))) => return Ok(found(Held::Old(entry))),
+                        Some((entry, None)) => return Ok(found(Held::Lent(entry))),
                         None => continue,
                     }
                 }

@@ -3,7 +3,7 @@
 use super::{Held, LoadError, Value};
 use crate::core::engine::Room;
 use crate::keyed::living::Replaces;
-use crate::keyed::store::{Place, Store};
+use crate::keyed::store::{Found, Place, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::sync::flights::{Loading, Outcome};
 use crate::ExpiringMap;
@@ -159,8 +159,14 @@ where
         let error = Arc::new(error);
         // Before the error is on its way out: the `Drop` of a key may panic.
         drop((loading.end(Outcome::Failed(error.clone())), count, room));
-        match stale.and_then(|_| map.peek(key)) {
-            Some(entry) => Ok(Value(Held::Kept(entry, error))),
+        let is_stale = |found: &Found<'_, K, V>| map.store.stale(found).is_some();
+        match stale.and_then(|_| map.peek_and(key, is_stale)) {
+            Some((entry, true)) => Ok(Value(Held::Kept(entry, error))),
+            // Another call has given the key a new value.
+            Some((entry, false)) => {
+                drop(error); // before the reference is on its way out
+                Ok(Value(Held::Lent(entry)))
+            }
             None => Err(LoadError::Failed(error)),
         }
     }
