@@ -9,12 +9,12 @@ use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
     Entered, Found, Hindered, Leased, Mine, Offer, Place, RemovalCause, Spotted, Store, Touched,
-    Wanted,
+    Wanted, LIVING,
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::{Glance, Likely};
-use crate::core::lease::{set, State};
+use crate::core::lease::State;
 use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
 
@@ -119,7 +119,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // The look-up takes effect at this reading, if the lease that is loaded afterwards is live.
         // Once a caller has reported the end of an entry its lease is `LAPSED` (M2).
         let now = self.engine.deadlines.now_for_look();
-        match self.glance(pin, wanted, |_| {}) {
+        match self.glance(pin, wanted, LIVING, |_| {}) {
             Glance::There(found) if self.is_living_at(&found, now) => Some(found),
             Glance::Absent(_) => None,
             _ => {
@@ -179,7 +179,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// [`is_living`](Self::is_living), by the clock reading `now`.
     #[inline(always)]
     pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
-        const LIVING: u16 = set(&[State::Live, State::LiveIdle]);
         found.lease.is_in(LIVING) && !self.is_over(found.lease, now)
     }
 
@@ -307,7 +306,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         let asks = self.expiry.is_some() && timeout == Lifetime::Default;
-        let found = match self.glance(pin, wanted, |_| {}) {
+        let found = match self.glance(pin, wanted, LIVING, |_| {}) {
             Glance::There(found) if !asks => Some(found),
             _ => None,
         };

@@ -5,7 +5,7 @@ use crate::core::engine::Pin;
 use crate::core::index::Glance;
 use crate::core::lease::State;
 use crate::keyed::living::Replaces;
-use crate::keyed::store::{Found, Wanted};
+use crate::keyed::store::{Found, Wanted, LIVING};
 use crate::keyed::{InsertError, Lifetimes};
 use crate::time::Lifetime;
 use std::borrow::Borrow;
@@ -208,7 +208,7 @@ where
         K: Borrow<Q>,
     {
         let store = &self.map.store;
-        match store.glance(&self.pin, wanted, |_| {}) {
+        match store.glance(&self.pin, wanted, LIVING, |_| {}) {
             Glance::There(found) if store.is_living_at(&found, self.now) => Some(found),
             Glance::Absent(_) => None,
             _ => store.living(&self.pin, wanted),

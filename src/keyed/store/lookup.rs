@@ -185,7 +185,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Borrow<Q>,
     {
         let Wanted { likely: Likely { hash, .. }, key } = wanted;
-        match self.glance(pin, wanted, ahead) {
+        match self.glance(pin, wanted, HELD, ahead) {
             Glance::There(found) => Ok(found),
             Glance::Absent(open) => Err(Some(open)),
             Glance::Unclear => self.spotted(pin, hash, self.find_anywhere(hash, key)).ok_or(None),
@@ -225,13 +225,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// What the likeliest place of a key shows: its entry, or that it has none. Unclear where keys
-    /// share a hash, a value is just being replaced, or the index grows.
+    /// What the likeliest place of a key shows: its entry in one of these `states`, or that it has
+    /// none. Unclear where keys share a hash, a value is just being replaced, or the index grows.
     #[inline(always)]
     pub(in crate::keyed) fn glance<'g, 'i, Q: Eq + ?Sized>(
         &'g self,
         pin: &'g Pin,
         wanted: Wanted<'i, '_, Q>,
+        states: u16,
         ahead: impl FnOnce(u32),
     ) -> Glance<Found<'g, K, V>, Open<'g>>
     where
@@ -249,7 +250,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Glance::Unclear;
         };
         let found = Found::under(pin, Leased { id, slot, lease: slot.lease(), hash }, Some(word));
-        match found.lease.is_in(HELD) && wanted.is(&found.pair().0) {
+        match found.lease.is_in(states) && wanted.is(&found.pair().0) {
             true => Glance::There(found),
             false => Glance::Unclear,
         }

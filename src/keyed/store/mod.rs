@@ -65,6 +65,9 @@ use std::time::Duration;
 /// The states of an entry that has not ended.
 pub(super) const HELD: u16 = set(&[State::Live, State::LiveIdle, State::Closing, State::Lapsed]);
 
+/// The states of an entry that a look-up finds, if its time is not up.
+pub(in crate::keyed) const LIVING: u16 = set(&[State::Live, State::LiveIdle]);
+
 /// The payload of a keyed slot: key and value. The word beside it is the key's hash. Its term is
 /// the policy of a time to idle.
 pub(crate) type Pair<K, V> = Owned<(K, V), Policy>;
