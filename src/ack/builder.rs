@@ -135,8 +135,8 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         /// idle roots.
         timeouts_off() sets timeout = None;
         /// The most roots of which acks, fails and resets may wait for the init at once; 0 refuses
-        /// them all. Only roots chosen by callers can have any. Exact: of two early acks of one root
-        /// that take the last place at the same moment, one may be refused.
+        /// them all. Only roots chosen by callers can have any. Exact: of two early acks of one
+        /// root that take the last place at the same moment, one may be refused.
         early_capacity(early: usize) sets early_capacity = early as u64;
         /// How long they may wait, from the first arrival on. A reset renews it, further acks do
         /// not.

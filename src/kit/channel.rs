@@ -39,8 +39,8 @@ pub enum WhenFull {
     /// nothing expires. The channel must then be read by a thread that never ends entries itself:
     /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
     /// channel is full. So would an insertion there into a store that is full: it expires what is
-    /// due, and waits as long as the channel is full. A thread inside a bolt, or a listener, handler
-    /// or waker that a store calls, does not wait: what has no room there spills.
+    /// due, and waits as long as the channel is full. A thread inside a bolt, or a listener,
+    /// handler or waker that a store calls, does not wait: what has no room there spills.
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.

@@ -118,8 +118,8 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         /// The most sessions there may be at once, those included that are being closed; exact.
         /// Beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full),
         /// unless one is due, which is then expired first. The inserting thread expires it, and so
-        /// calls the listener: hold no lock there that the listener takes. What is due does not help
-        /// in a shard that another thread drives, such as one whose listener takes its time.
+        /// calls the listener: hold no lock there that the listener takes. What is due does not
+        /// help in a shard that another thread drives, such as one whose listener takes its time.
         capacity,
         /// The shortest timeout that is granted, at least the interval: shorter requests get it.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);

@@ -92,8 +92,8 @@ where
     ///
     /// The map does not keep it if a call that came after the load began has given the key another
     /// value, or has [removed](ExpiringMap::remove) the key, or [cleared](ExpiringMap::clear) the
-    /// map or shut it down. A look-up may find it for a moment if that call comes in the midst of this one; then
-    /// the listener hears of it as [`Removed`](crate::RemovalCause::Removed).
+    /// map or shut it down. A look-up may find it for a moment if that call comes in the midst of
+    /// this one; then the listener hears of it as [`Removed`](crate::RemovalCause::Removed).
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ const EXPIRED: &[u8] = b"__keyevent@0__:expired";
 /// The version of Redis whose answers these are.
 const VERSION: &str = "7.2.4";
 const NAMES: &str = "Client names";
-/// Each key that expires is told to a connection once for each subscription that matches.
+/// A connection hears of each key that expires, once for each subscription that matches.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
 pub(super) fn ping(session: &mut Session, request: Request<'_>) -> Done {
