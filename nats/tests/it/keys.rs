@@ -204,14 +204,14 @@ fn timers_that_are_due_without_brokers_come_out_when_they_are_back() {
     let set = timers(&setter);
     let hour = 3600 * SECOND;
     for n in 0..20 {
-        wait(&setter, set.after(format!("k.{n}"), 3 * SECOND, "due"));
+        joined(&setter, || set.after(format!("k.{n}"), 3 * SECOND, "due"));
     }
-    wait(&setter, set.after("at once", Duration::ZERO, "due"));
-    wait(&setter, set.after("later", hour, "due"));
-    wait(&setter, set.after("replaced", 2 * SECOND, "old"));
-    wait(&setter, set.after("replaced", 3 * SECOND, "due"));
-    wait(&setter, set.after("deferred", 2 * SECOND, "old"));
-    wait(&setter, set.after("deferred", hour, "due"));
+    joined(&setter, || set.after("at once", Duration::ZERO, "due"));
+    joined(&setter, || set.after("later", hour, "due"));
+    joined(&setter, || set.after("replaced", 2 * SECOND, "old"));
+    joined(&setter, || set.after("replaced", 3 * SECOND, "due"));
+    joined(&setter, || set.after("deferred", 2 * SECOND, "old"));
+    joined(&setter, || set.after("deferred", hour, "due"));
     let large = vec![0; setter.nats.client().max_payload() - 1000];
     assert!(setting(setter.runtime.block_on(set.after("k", SECOND, large))));
     assert!(setting(setter.runtime.block_on(set.after("", SECOND, ""))));
