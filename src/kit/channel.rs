@@ -2,12 +2,12 @@
 //! crossbeam's, and an unbounded one for what spills.
 
 use crate::error::BuildError;
-use crate::kit::panics::{is_inside, Panics};
+use crate::kit::panics::{caught, is_inside, Panics};
 #[cfg(feature = "async")]
 use crate::kit::stream::{Listeners, ReceiverStream};
 use crate::kit::trace::event;
 use crate::sync::process;
-use crossbeam_channel::{SendTimeoutError, TrySendError};
+use crossbeam_channel::{SendError, SendTimeoutError, TrySendError};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ pub enum WhenFull {
     /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
     /// channel is full. So would an insertion there into a store that is full: it expires what is
     /// due, and waits as long as the channel is full. A thread inside a bolt, or a listener,
-    /// handler or waker that a store calls, does not wait: what has no room there spills.
+    /// handler, waker or `Drop` that a store calls, does not wait: what has no room there spills.
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.
@@ -81,8 +81,8 @@ pub enum WhenFull {
 /// To distinguish the two, shut the store down first: from then on [`try_next`](Self::try_next)
 /// until `None` gets what is left.
 ///
-/// When the last clone of the receiver is dropped, it drops the items that are left. What is sent
-/// from then on counts as `undelivered`.
+/// When the last clone of the receiver is dropped, it drops the items that are left, and catches
+/// their panics. What is sent from then on counts as `undelivered`.
 pub struct Receiver<T> {
     ends: Own<Ends<T>>,
     readers: Arc<AtomicUsize>,
@@ -115,17 +115,17 @@ impl<T> Drop for Receiver<T> {
         // look finds 0, or the items that were sent before are found here.
         // survives: loom does not see crossbeam's channel.
         if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            discard(&self.ends);
+            discard(&self.ends, |item| _ = caught(|| drop(item)));
         }
     }
 }
 
-/// Drops what is in the channel. Returns how many items that were.
-fn discard<T>(ends: &Own<Ends<T>>) -> u64 {
+/// Drops what is in the channel, by `drops`. Returns how many items that were.
+fn discard<T>(ends: &Own<Ends<T>>, drops: impl Fn(T)) -> u64 {
     let Some((bounded, spill)) = ends.get() else {
         return 0;
     };
-    bounded.try_iter().chain(spill.try_iter()).count() as u64
+    bounded.try_iter().chain(spill.try_iter()).map(drops).count() as u64
 }
 
 impl<T> Receiver<T> {
@@ -297,36 +297,35 @@ impl<T> Sender<T> {
             WhenFull::Wait if is_inside() => WhenFull::Spill,
             other => other,
         };
-        match std::mem::needs_drop::<T>() {
-            true => panics.guard(|| self.put_by(when_full, item)),
-            false => self.put_by(when_full, item),
-        }
+        self.put_by(when_full, panics, item);
     }
 
     #[inline(never)] // keeps its callers short
-    fn put_by(&self, when_full: WhenFull, item: T) {
+    fn put_by(&self, when_full: WhenFull, panics: &Panics, item: T) {
         let sent = match when_full {
             WhenFull::Wait => self.wait(item),
-            WhenFull::Drop => {
-                let ends = self.ends.get();
-                ends.is_some_and(|(bounded, _)| bounded.try_send(item).is_ok())
-            }
+            WhenFull::Drop => match self.ends.get() {
+                Some((bounded, _)) => bounded.try_send(item).map_err(TrySendError::into_inner),
+                None => Err(item),
+            },
             WhenFull::Spill => self.send_or_spill(item),
         };
-        let mut lost = u64::from(!sent);
+        let drops = |item| panics.guard(|| drop(item));
+        let mut lost = sent.map_err(drops).is_err().into();
         // After the item is in. SeqCst: see the drop of a receiver.
         // survives: as there.
         if self.readers.load(Ordering::SeqCst) == 0 {
-            lost += discard(&self.back);
+            lost += discard(&self.back, drops);
         }
         if lost > 0 {
             self.undelivered.fetch_add(lost, Ordering::Relaxed);
         }
     }
 
-    fn wait(&self, mut item: T) -> bool {
+    /// Gives the item back that has no receiver.
+    fn wait(&self, mut item: T) -> Result<(), T> {
         let Some((bounded, _)) = self.ends.get() else {
-            return false;
+            return Err(item);
         };
         loop {
             if self.closing.load(Ordering::Relaxed) {
@@ -335,26 +334,26 @@ impl<T> Sender<T> {
                 return self.send_or_spill(item);
             }
             item = match bounded.send_timeout(item, LOOK_UP) {
-                Ok(()) => return true,
+                Ok(()) => return Ok(()),
                 Err(SendTimeoutError::Timeout(item)) => item,
-                Err(SendTimeoutError::Disconnected(_)) => return false,
+                Err(SendTimeoutError::Disconnected(item)) => return Err(item),
             };
         }
     }
 
-    fn send_or_spill(&self, item: T) -> bool {
+    fn send_or_spill(&self, item: T) -> Result<(), T> {
         let Some((bounded, spill)) = self.ends.get() else {
-            return false;
+            return Err(item);
         };
         let item = match bounded.try_send(item) {
-            Ok(()) => return true,
+            Ok(()) => return Ok(()),
             Err(TrySendError::Full(item)) => item,
-            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Disconnected(item)) => return Err(item),
         };
         self.spilled.fetch_add(1, Ordering::Relaxed);
         let begins = spill.is_empty();
-        let sent = spill.send(item).is_ok();
-        if begins && sent {
+        let sent = spill.send(item).map_err(SendError::into_inner);
+        if begins && sent.is_ok() {
             event!(WARN, "channel full: spilling", length = bounded.len());
         }
         sent

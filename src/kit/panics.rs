@@ -23,34 +23,43 @@ pub fn is_inside() -> bool {
     DEPTH.with(Cell::get) != 0
 }
 
+/// Whether it is inside one that a store makes. A topology's bolts are their own threads' work,
+/// which only the end of that topology waits for.
+pub(crate) fn is_called() -> bool {
+    DEPTH.with(Cell::get) % BOLT != 0
+}
+
 /// Runs `f`, which is such a call. It is for `expiry-topology`, which catches panics itself.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
-    let _inside = Inside::enter();
+    let _inside = Inside::<BOLT>::enter();
     f()
 }
 
-/// While it lives, this thread is inside such a call. Guards nest.
-struct Inside;
+/// What a call of a topology's counts, so that the remainder is the number of the stores' calls.
+const BOLT: u32 = 1 << 16;
 
-impl Inside {
+/// While it lives, this thread is inside such a call. Guards nest.
+struct Inside<const BY: u32>;
+
+impl<const BY: u32> Inside<BY> {
     #[inline]
     fn enter() -> Self {
-        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        DEPTH.with(|depth| depth.set(depth.get() + BY));
         Inside
     }
 }
 
-impl Drop for Inside {
+impl<const BY: u32> Drop for Inside<BY> {
     #[inline]
     fn drop(&mut self) {
-        DEPTH.with(|depth| depth.set(depth.get() - 1));
+        DEPTH.with(|depth| depth.set(depth.get() - BY));
     }
 }
 
 /// Runs `f`, the user's code. Returns whether it panicked. No panic of the payload's drop gets out.
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
-    let _inside = Inside::enter();
+    let _inside = Inside::<1>::enter();
     goes_on(f).is_none()
 }
 
@@ -95,7 +104,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 /// [`caught`] without an event, for the code that reports events.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
-    let _inside = Inside::enter();
+    let _inside = Inside::<1>::enter();
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         swallow(payload);
     }

@@ -21,16 +21,16 @@
 //! (model `a_load_beside_an_insertion_that_ends`).
 //!
 //! A loading future that its task does not poll would block that task for ever, if it awaits the
-//! same key elsewhere. A flight notes the waker and the number of its loader's polls. A waiting
-//! future of the same waker wakes its task, for two more polls. If the loader was polled between
-//! none of the three, the waiting future *abandons* the flight, and all that wait look again. (A
-//! `join!` or `select!`, which changes the order from poll to poll, polls a waiting future twice in
-//! a row, but not three times.) The parked loader is then in the place of one whose load was
-//! invalidated.
+//! same key elsewhere. So the load is polled with a waker of its own, an [`Alarm`], which notes
+//! that it was woken and wakes the task. A waiting future of that task that finds it so wakes the
+//! task again. If the load is still not polled when the waiting future has been polled
+//! [`PATIENCE`] times more, that *abandons* the flight, and all that wait look again. (A `join!` or
+//! a `select!` polls its futures in any order, and may pass one over for some turns.) The parked
+//! loader is then in the place of one whose load was invalidated.
 //!
 //! A thread inside a call of the user's code waits for no load: the loader may wait for that very
-//! thread ([`kit::panics`](crate::kit::panics)). It loads too, in a flight beside the table, whose
-//! value the map does not keep.
+//! thread ([`kit::panics`](crate::kit::panics)). It loads *beside* the other flight, under a hash
+//! of its own, and the map does not keep that value.
 //!
 //! The loader puts the value into the map before the flight leaves the table. So a caller that
 //! finds no flight, and then no value, was not too early (model `one_of_two_loads`).
@@ -39,8 +39,11 @@
 
 use super::{thread, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::hash::RandomState;
+#[cfg(feature = "async")]
+use crate::kit::panics::caught;
 use std::any::Any;
-use std::collections::hash_map::{Entry, HashMap};
+use std::collections::hash_map::{DefaultHasher, Entry, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;
 #[cfg(feature = "async")]
@@ -48,7 +51,8 @@ use std::{
     collections::BTreeMap,
     future::{poll_fn, Future},
     pin::pin,
-    task::{Context, Poll, Waker},
+    sync::atomic::AtomicBool,
+    task::{Context, Poll, Wake, Waker},
 };
 
 /// How many parts the table has, each with a lock of its own.
@@ -62,6 +66,9 @@ pub(crate) struct Flights<K, V> {
     /// Number of flights in the table.
     in_table: AtomicU64,
 }
+
+/// The flight that is there already, and the key of the one that is not put in.
+type There<K, V> = (Arc<Flight<K, V>>, K);
 
 /// One load of one key.
 pub(crate) struct Flight<K, V> {
@@ -84,11 +91,49 @@ struct State {
     /// The tasks that wait, by their numbers.
     #[cfg(feature = "async")]
     tasks: BTreeMap<u64, Waker>,
-    /// The waker of the loader's last poll, where its load is a future.
+    /// What wakes the loader, where its load is a future.
     #[cfg(feature = "async")]
-    loader: Option<Waker>,
-    #[cfg(feature = "async")]
-    polls: u64,
+    alarm: Option<Arc<Alarm>>,
+}
+
+/// How often a waiting future is polled beside a load that was woken and is not polled.
+#[cfg(feature = "async")]
+const PATIENCE: u32 = 8;
+
+/// The waker of a load. It notes that the load was woken since its last poll.
+#[cfg(feature = "async")]
+struct Alarm {
+    is_woken: AtomicBool,
+    /// The waker of the load's last poll.
+    task: Mutex<Arc<Waker>>,
+}
+
+#[cfg(feature = "async")]
+impl Alarm {
+    /// The load is about to be polled by the task of this waker.
+    fn disarm(&self, waker: &Waker) {
+        self.is_woken.store(false, Ordering::SeqCst);
+        if !lock(&self.task).will_wake(waker) {
+            // The waker's `clone` and `drop` are the user's code: they run outside the lock.
+            let waker = Arc::new(waker.clone());
+            let before = std::mem::replace(&mut *lock(&self.task), waker);
+            drop(before);
+        }
+    }
+
+    /// Whether the load of this very task was woken, and has not been polled since.
+    fn is_missed_by(&self, waker: &Waker) -> bool {
+        self.is_woken.load(Ordering::SeqCst) && lock(&self.task).will_wake(waker)
+    }
+}
+
+#[cfg(feature = "async")]
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        let task = lock(&self.task).clone();
+        task.wake_by_ref();
+    }
 }
 
 /// How a flight ended.
@@ -121,12 +166,9 @@ pub(crate) struct Waiting<K, V> {
     /// The number of the task that waits, from its first registration on.
     #[cfg(feature = "async")]
     task: Option<u64>,
-    /// Number of the loader's polls at the last poll of this in the same task.
+    /// How often in a row this found the load woken and not polled.
     #[cfg(feature = "async")]
-    polls: Option<u64>,
-    /// Whether the loader had not been polled before that since the poll before it.
-    #[cfg(feature = "async")]
-    missed: bool,
+    missed: u32,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -154,28 +196,47 @@ impl<K, V> Flights<K, V> {
         blocks: bool,
         waits: bool,
     ) -> Begun<'_, K, V> {
-        let (part, me) = (self.part(hash), blocks.then(|| thread::current().id()));
-        let before = lock(part).get(&hash).cloned();
-        if let Some(flight) = before.filter(|flight| waits || flight.loader == me) {
-            return Begun::of(flight, me);
-        }
-        let (key, outcome, state) = (key(), OnceLock::new(), Mutex::default());
-        let new = Flight { hash, key, loader: me, outcome, state, over: Condvar::new() };
-        let new = Arc::new(new);
-        let before = match lock(part).entry(hash) {
-            Entry::Occupied(before) => Some(before.get().clone()),
-            Entry::Vacant(place) => {
-                place.insert(new.clone());
-                self.in_table.fetch_add(1, Ordering::SeqCst);
-                None
-            }
+        let me = blocks.then(|| thread::current().id());
+        let before = lock(self.part(hash)).get(&hash).cloned();
+        let (before, key) = match before {
+            Some(flight) if waits || flight.loader == me => return Begun::of(flight, me),
+            Some(flight) => (flight, key()),
+            None => match self.enter(hash, key(), me) {
+                Ok(loading) => return Begun::Loader(loading),
+                Err(before) => before,
+            },
         };
-        match before {
-            Some(flight) if waits => return Begun::of(flight, me),
-            Some(_) => lock(&new.state).is_invalidated = true,
-            None => {}
+        if waits || before.loader == me {
+            return Begun::of(before, me);
         }
-        Begun::Loader(Loading { flights: self, flight: new })
+        let mut own = DefaultHasher::new();
+        me.hash(&mut own);
+        match self.enter(hash ^ own.finish(), key, me) {
+            Ok(loading) => {
+                lock(&loading.flight.state).is_invalidated = true;
+                Begun::Loader(loading)
+            }
+            Err((flight, _)) => Begun::of(flight, me),
+        }
+    }
+
+    /// Puts a flight into the table, or returns the one that is there, with the key.
+    fn enter(
+        &self,
+        hash: u64,
+        key: K,
+        loader: Option<thread::ThreadId>,
+    ) -> Result<Loading<'_, K, V>, There<K, V>> {
+        match lock(self.part(hash)).entry(hash) {
+            Entry::Occupied(before) => Err((before.get().clone(), key)),
+            Entry::Vacant(place) => {
+                let (outcome, state, over) = (OnceLock::new(), Mutex::default(), Condvar::new());
+                let flight = Arc::new(Flight { hash, key, loader, outcome, state, over });
+                place.insert(flight.clone());
+                self.in_table.fetch_add(1, Ordering::SeqCst);
+                Ok(Loading { flights: self, flight })
+            }
+        }
     }
 
     /// Invalidates the flight of this hash, if there is one: its value is not kept. Costs one load
@@ -235,16 +296,16 @@ impl<K, V> Flights<K, V> {
         #[cfg(feature = "async")]
         let (mut state, tasks) = (state, BTreeMap::new());
         #[cfg(feature = "async")]
-        let ended = (std::mem::replace(&mut state.tasks, tasks), state.loader.take());
+        let ended = (std::mem::replace(&mut state.tasks, tasks), state.alarm.take());
         drop(state);
         flight.over.notify_all();
         #[cfg(feature = "async")]
         {
-            let (tasks, loader) = ended;
+            let (tasks, alarm) = ended;
             for task in tasks.into_values() {
-                crate::kit::panics::caught(|| task.wake());
+                caught(|| task.wake());
             }
-            crate::kit::panics::caught(|| drop(loader));
+            caught(|| drop(alarm));
         }
         is_first
     }
@@ -271,9 +332,7 @@ impl<K, V> Begun<'_, K, V> {
             #[cfg(feature = "async")]
             task: None,
             #[cfg(feature = "async")]
-            polls: None,
-            #[cfg(feature = "async")]
-            missed: false,
+            missed: 0,
         })
     }
 }
@@ -307,22 +366,21 @@ impl<K, V> Loading<'_, K, V> {
         }
     }
 
-    /// Runs the future that loads for all of these flights, and notes its polls in each.
+    /// Runs the future that loads for all of these flights.
     #[cfg(feature = "async")]
     pub(crate) async fn run<F: Future>(all: &[&Self], load: F) -> F::Output {
-        let mut load = pin!(load);
+        let (mut load, mut alarm) = (pin!(load), None);
         poll_fn(|context| {
-            for Loading { flight, .. } in all {
-                // The waker's `clone` and `drop` are the user's code: they run outside the lock.
-                let waker = context.waker().clone();
-                let mut state = lock(&flight.state);
-                state.polls += 1;
-                let is_over = flight.outcome().is_some();
-                let before = if is_over { Some(waker) } else { state.loader.replace(waker) };
-                drop(state);
-                drop(before);
-            }
-            load.as_mut().poll(context)
+            let (alarm, waker) = alarm.get_or_insert_with(|| {
+                let task = Mutex::new(Arc::new(context.waker().clone()));
+                let alarm = Arc::new(Alarm { is_woken: AtomicBool::new(false), task });
+                for Loading { flight, .. } in all {
+                    lock(&flight.state).alarm = Some(alarm.clone());
+                }
+                (alarm.clone(), Waker::from(alarm))
+            });
+            alarm.disarm(context.waker());
+            load.as_mut().poll(&mut Context::from_waker(waker))
         })
         .await
     }
@@ -360,8 +418,7 @@ impl<K, V> Waiting<K, V> {
     }
 
     /// Ready when the flight is over; else the task is woken then, by the waker of its last poll.
-    /// Abandons the flight if the same task loads, and has not polled that load since the poll
-    /// before the last one.
+    /// Abandons the flight if the same task loads, and does not poll that load though it was woken.
     #[cfg(feature = "async")]
     pub(crate) fn poll(&mut self, flights: &Flights<K, V>, context: &mut Context<'_>) -> Poll<()> {
         // The waker's `clone` and `drop` are the user's code: they run outside the lock.
@@ -371,16 +428,13 @@ impl<K, V> Waiting<K, V> {
             drop(state);
             return Poll::Ready(());
         }
-        let is_own = state.loader.as_ref().is_some_and(|loader| loader.will_wake(&waker));
-        let polls = is_own.then_some(state.polls);
-        let before = std::mem::replace(&mut self.polls, polls);
-        let misses = is_own && before == polls;
-        if std::mem::replace(&mut self.missed, misses) && misses {
+        let misses = state.alarm.as_ref().is_some_and(|alarm| alarm.is_missed_by(&waker));
+        self.missed = if misses { self.missed + 1 } else { 0 };
+        if self.missed > PATIENCE {
             drop(state);
             let _late = flights.end(&self.flight, Outcome::Abandoned);
             return Poll::Ready(());
         }
-        let wakes = misses || is_own && before.is_none();
         let task = *self.task.get_or_insert_with(|| {
             state.numbers += 1;
             state.numbers
@@ -388,7 +442,7 @@ impl<K, V> Waiting<K, V> {
         let before = state.tasks.insert(task, waker);
         drop(state);
         drop(before);
-        if wakes {
+        if misses {
             context.waker().wake_by_ref();
         }
         Poll::Pending
@@ -401,7 +455,7 @@ impl<K, V> Drop for Waiting<K, V> {
     fn drop(&mut self) {
         if let Some(task) = self.task {
             let waker = lock(&self.flight.state).tasks.remove(&task);
-            crate::kit::panics::caught(|| drop(waker));
+            caught(|| drop(waker));
         }
     }
 }

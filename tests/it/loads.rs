@@ -7,7 +7,7 @@ use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomS
 use std::collections::HashMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -622,7 +622,12 @@ fn a_listener_waits_for_no_load() {
             Ok(Loaded::Absent(guard)) => drop(guard.insert(2)),
             _ => panic!("it loads itself"),
         }
-        assert_eq!(*listening.get_or_insert_with(&1, || 3).unwrap(), 3);
+        let load = || {
+            let own = listening.get_or_insert_with(&1, || 4);
+            assert!(matches!(own, Err(LoadError::Recursive)));
+            3
+        };
+        assert_eq!(*listening.get_or_insert_with(&1, load).unwrap(), 3);
         calls.fetch_add(1, Ordering::Relaxed);
     });
     let other = other.build_manual().unwrap();
@@ -638,6 +643,8 @@ fn a_listener_waits_for_no_load() {
         in_load.wait();
         drop(other.remove(&1));
         assert_eq!(loaded.load(Ordering::Relaxed), 1);
+        let in_bolt = expiry::inside(|| pages.get_or_guard_timeout(&1, Duration::ZERO));
+        assert!(matches!(in_bolt, Err(LoadError::TimedOut)), "a bolt waits");
         assert_eq!(pages.get_cloned(&1), None, "no removal could invalidate such a value");
         in_load.wait();
         assert_eq!(loader.join().unwrap(), 1, "that load has gone on");
@@ -670,6 +677,7 @@ mod tasks {
     use crate::support::Task;
     use std::future::{pending, ready};
     use std::pin::pin;
+    use std::task::Waker;
 
     /// A future that a runtime may move between threads.
     fn sendable<F: std::future::Future + Send>(future: F) -> F {
@@ -698,10 +706,10 @@ mod tasks {
             assert!(task.poll(&mut first).is_pending());
             assert!(task.poll(&mut second).is_pending());
         }
-        assert_eq!((task.woken(), task.held()), (1, 2));
+        assert_eq!((task.woken(), task.held()), (0, 2));
         open.send(()).unwrap();
         assert!(task.poll(&mut first).is_ready());
-        assert_eq!((task.woken(), task.held()), (2, 0));
+        assert_eq!((task.woken(), task.held()), (1, 0));
         assert!(task.poll(&mut second).is_ready());
         assert_eq!(loads.load(Ordering::Relaxed), 1);
     }
@@ -710,9 +718,13 @@ mod tasks {
     fn a_load_that_its_own_task_keeps_unpolled_hands_over() {
         let (map, task, other) = (map(), Task::new(), Task::new());
         let (open, opened) = std::sync::mpsc::channel();
-        let load = std::future::poll_fn(|_| match opened.try_recv() {
+        let wakers = Mutex::new(Vec::new());
+        let load = std::future::poll_fn(|context| match opened.try_recv() {
             Ok(()) => std::task::Poll::Ready(1),
-            Err(_) => std::task::Poll::Pending,
+            Err(_) => {
+                wakers.lock().unwrap().push(context.waker().clone());
+                std::task::Poll::Pending
+            }
         });
         let mut kept = pin!(map.get_or_insert_async(&1, load));
         let mut third = pin!(map.get_or_insert_async(&1, async { panic!("it waits") }));
@@ -720,9 +732,14 @@ mod tasks {
         assert!(other.poll(&mut third).is_pending());
         assert!(other.poll(&mut third).is_pending(), "another task's load is left alone");
         let mut second = pin!(map.get_or_insert_async(&1, ready(2)));
-        for polls in 1..3 {
+        for _ in 0..20 {
             assert!(task.poll(&mut second).is_pending());
-            assert_eq!(task.woken(), polls, "it asks for another poll");
+            assert_eq!(task.woken(), 0, "the load is not due for a poll");
+        }
+        wakers.lock().unwrap().drain(..).for_each(Waker::wake);
+        for polls in 1..=8 {
+            assert_eq!(task.woken(), polls, "the load's waker; then this asks for another poll");
+            assert!(task.poll(&mut second).is_pending());
         }
         let std::task::Poll::Ready(Ok(value)) = task.poll(&mut second) else { panic!("it loads") };
         assert_eq!((*value, map.get_cloned(&1), other.woken()), (2, Some(2), 1));
@@ -890,8 +907,11 @@ mod tasks {
             asked.fetch_add(missing.len(), Ordering::Relaxed);
             let mut missing =
                 Some(missing.into_iter().map(|&key| (key, key * 10, Lifetimes::new())));
-            std::future::poll_fn(move |_| match open.load(Ordering::Relaxed) {
-                0 => std::task::Poll::Pending,
+            std::future::poll_fn(move |context| match open.load(Ordering::Relaxed) {
+                0 => {
+                    context.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                }
                 _ => {
                     std::task::Poll::Ready(Ok::<_, ()>(missing.take().expect("it is polled once")))
                 }

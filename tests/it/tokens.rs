@@ -340,3 +340,26 @@ fn each_token_comes_back_once_among_threads() {
     drop((left, tracker));
     assert_eq!(census.left(), 0);
 }
+
+/// What no receiver gets is counted, and its panics are, too.
+#[test]
+fn tokens_that_panic_on_their_way_out_of_a_channel() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("as this test wants it");
+        }
+    }
+    let builder = manual::<Bad>(&ManualClock::new());
+    let (tracker, outcomes) = builder.build_manual_with_channel(3, WhenFull::Drop).unwrap();
+    let fail = || {
+        let root = tracker.issue_with_token(1, 7, Bad, DEFAULT).unwrap();
+        tracker.fail(root).unwrap();
+    };
+    let counts = || (tracker.metrics().undelivered, tracker.metrics().handler_panics);
+    (0..5).for_each(|_| fail());
+    assert_eq!((outcomes.len(), counts()), (3, (2, 2)));
+    drop(outcomes);
+    fail();
+    assert_eq!(counts(), (3, 3));
+}

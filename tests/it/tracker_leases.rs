@@ -173,10 +173,17 @@ fn latencies_are_right_for_ten_years() {
 /// and holds.
 #[test]
 fn a_renewal_in_the_middle_of_an_init_holds() {
+    renewed_in_the_middle(None);
+    renewed_in_the_middle(Some(8 * SECOND));
+}
+
+fn renewed_in_the_middle(idle: Option<Duration>) {
     let mut met = 0;
     for readings in 0.. {
         let clock = Delayed::default();
-        let tracker = AckTracker::builder()
+        let builder = AckTracker::builder();
+        let builder = idle.map_or(builder.clone(), |idle| builder.idle_timeout(idle));
+        let tracker = builder
             .timeout(10 * SECOND)
             .interval(SECOND)
             // So that the init looks at the clock between its steps.
@@ -202,13 +209,14 @@ fn a_renewal_in_the_middle_of_an_init_holds() {
         if *answer == Done::Now {
             met += 1;
             let left = tracker.owned_by(42)[0].remaining;
-            assert_eq!(left, Some(10 * SECOND), "after {readings} readings");
-            clock.clock.advance(9 * SECOND);
+            let lives = idle.unwrap_or(10 * SECOND);
+            assert_eq!(left, Some(lives), "after {readings} readings");
+            clock.clock.advance(lives - SECOND);
             tracker.poll(1000);
         }
         assert_eq!(tracker.ack(1_u64, 6), Ok(Ack::Completed));
     }
-    assert_eq!(met, 1, "the renewal came between the two steps");
+    assert_eq!(met, if idle.is_some() { 2 } else { 1 }, "the renewal came between the two steps");
 }
 
 /// An init that meets early signs after a jump of the clock by years polls first. What it sets

@@ -7,7 +7,7 @@ pub use self::guard::LoadGuard;
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
-use crate::kit::panics::is_inside;
+use crate::kit::panics::is_called;
 #[cfg(feature = "async")]
 use crate::sync::flights::Loading;
 use crate::sync::flights::{Begun, Flight, Outcome, Waiting};
@@ -167,8 +167,8 @@ where
     /// wait for it, and get its value even if the entry has ended by then. If a `load` panics, a
     /// waiting caller calls its own.
     ///
-    /// A thread inside a listener or handler of any store does not wait: it calls its own `load`,
-    /// and the map does not keep that value.
+    /// A thread inside a listener, handler, waker or `Drop` that any store calls does not wait: it
+    /// calls its own `load`, and the map does not keep that value. A bolt waits.
     ///
     /// A change wins: if another call removes the key during the load, or gives it a value, the
     /// callers that waited get the loaded value, and the map does not keep it, whatever becomes of
@@ -393,7 +393,7 @@ where
                 return Err(LoadError::Closed);
             }
             // Inside a listener this thread may be the one that the loader waits for.
-            let waits = is_stale || !blocks || !is_inside();
+            let waits = is_stale || !blocks || !is_called();
             let hash = self.hasher.hash_one(key);
             let loading = match self.flights.begin(hash, || key.to_owned(), blocks, waits) {
                 Begun::Loader(loading) => loading,
@@ -437,9 +437,10 @@ where
     /// is dropped, a waiting one loads.
     ///
     /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
-    /// itself. The kept one then gets its own value, which the map does not keep. Both futures must
-    /// be polled by the same waker, as in `join!` and `select!`: a `FuturesUnordered` has wakers of
-    /// its own.
+    /// itself once the kept one's load was woken in vain. The kept one then gets its own value,
+    /// which the map does not keep. Both futures must be polled by the same waker, as in `join!` and
+    /// `select!`: a `FuturesUnordered` has wakers of its own. A future waits also where a listener
+    /// blocks on it.
     ///
     /// # Errors
     ///

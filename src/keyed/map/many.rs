@@ -192,7 +192,9 @@ where
                 match found {
                     None => store.note_lookup(&self.pin, |lookups| &lookups.misses),
                     // Its time is up since this guard has read the clock: no use renews it.
-                    Some(found) if found.lease.is(State::LiveIdle) && !store.is_living(&found) => {}
+                    Some(found) if found.lease.is(State::LiveIdle) && !store.is_living(&found) => {
+                        store.note_lookup(&self.pin, |lookups| &lookups.hits);
+                    }
                     Some(found)
                         if self.map.is_used(&found) && store.note_hit(&self.pin, &found) => {}
                     Some(_) => continue, // It has ended meanwhile.
