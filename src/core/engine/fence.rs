@@ -77,6 +77,7 @@ impl Fence {
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.barrier.heavy();
+        // survives: models that end roots beside a shutdown have the fence of two sides.
         if !self.barrier.is_on() {
             fence(Ordering::SeqCst);
         }
