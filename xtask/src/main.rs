@@ -139,15 +139,6 @@ const WITHOUT_BROKERS: &str = "--exclude stress --exclude expiry-nats";
 /// Says in plain sight what is not tested.
 const WITHOUT_NATS: &str = "left out: the tests on NATS brokers (--without-nats)";
 
-/// This leaves out the models, which are empty there, and the tools, whose own tests `nightly`
-/// runs.
-fn tests(left_out: &str) -> String {
-    format!(
-        "test --locked --workspace --exclude loom-tests --exclude xtask --exclude expiry-benches \
-         {left_out} --all-features --no-fail-fast --lib --bins --tests"
-    )
-}
-
 /// `left_out` are packages, as options of cargo: one command builds what all others share once.
 fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
     let mut steps = vec![
@@ -158,9 +149,18 @@ fn quick(with_nats: bool, left_out: &str) -> Vec<Step> {
             "clippy, no features",
             "clippy --locked -p expiry --no-default-features -- -D warnings",
         ),
-        cargo("tests", &tests(left_out))
-            // Many of them wait: for brokers, for clocks, for other processes.
-            .with("RUST_TEST_THREADS", "6"),
+        // This leaves out the models, which are empty there, and the tools, whose own tests
+        // `nightly` runs.
+        cargo(
+            "tests",
+            &format!(
+                "test --locked --workspace --exclude loom-tests --exclude xtask \
+                 --exclude expiry-benches {left_out} --all-features --no-fail-fast --lib --bins \
+                 --tests"
+            ),
+        )
+        // Many of them wait: for brokers, for clocks, for other processes.
+        .with("RUST_TEST_THREADS", "6"),
         doc_tests::step(),
         // Of the whole workspace, and with what its examples need, dependencies have the features
         // with which clippy has checked them. Of some packages, 40 of them are checked once more.
@@ -247,15 +247,7 @@ fn main() -> ExitCode {
     let with_nats = !rest.iter().any(|word| word == "--without-nats");
     let steps = match asked.as_deref() {
         Some("test") => {
-            let left_out = if with_nats { "" } else { WITHOUT_BROKERS };
-            let mut steps = quick(with_nats, left_out);
-            // The models build beside clippy and the tests, where a processor is idle at times, and
-            // not beside tests that run: some of these have a second for what they wait for.
-            let tests_at = steps.iter().position(|step| step.name == "tests").unwrap_or(0);
-            let built = Step { own: Some(models::await_build), ..cargo("models are built", LOOM) };
-            let all_built = format!("{} --no-run", tests(left_out));
-            steps.splice(tests_at..tests_at, [cargo("tests are built", &all_built), built]);
-            models::begin_build();
+            let mut steps = quick(with_nats, if with_nats { "" } else { WITHOUT_BROKERS });
             if !with_nats {
                 steps.push(cargo("stress scenarios", "test --locked -p stress --no-fail-fast"));
             }

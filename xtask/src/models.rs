@@ -5,7 +5,7 @@
 
 use crate::{in_threads, tree, LOOM, LOOM_ENV};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -33,23 +33,6 @@ pub fn built(mut command: Command) -> Result<Vec<(PathBuf, String)>, String> {
         return Err("no models".into());
     }
     Ok(models)
-}
-
-static BUILD: Mutex<Option<Child>> = Mutex::new(None);
-
-/// Begins to build the models, with one processor.
-pub fn begin_build() {
-    let mut command = Command::new(tree::cargo());
-    command.args(LOOM.split(' ')).envs(LOOM_ENV).args(["--no-run", "-q", "-j1"]);
-    *BUILD.lock().unwrap() = command.spawn().ok();
-}
-
-/// Waits until they are built. Where that fails, the step that runs them builds, and fails, too.
-pub fn await_build() -> Result<(), String> {
-    if let Some(mut build) = BUILD.lock().unwrap().take() {
-        build.wait().map_err(|error| format!("cargo: {error}"))?;
-    }
-    Ok(())
 }
 
 /// Runs all models, as many at a time as there are processors.
