@@ -290,25 +290,15 @@ impl<T> Sender<T> {
     /// Sends, and counts what is lost as undelivered, and panics of its drop. The caller wakes the
     /// tasks that wait. Inside a call of the user's code what finds no room spills: this thread may
     /// be the one that reads the channel, or that one may wait for it.
-    #[inline(always)]
-    pub(crate) fn put(&self, panics: &Panics, item: T) {
-        // Before the guard, which is such a call itself.
-        let when_full = match self.when_full {
-            WhenFull::Wait if is_inside() => WhenFull::Spill,
-            other => other,
-        };
-        self.put_by(when_full, panics, item);
-    }
-
     #[inline(never)] // keeps its callers short
-    fn put_by(&self, when_full: WhenFull, panics: &Panics, item: T) {
-        let sent = match when_full {
-            WhenFull::Wait => self.wait(item),
+    pub(crate) fn put(&self, panics: &Panics, item: T) {
+        let sent = match self.when_full {
+            WhenFull::Wait if !is_inside() => self.wait(item),
+            WhenFull::Wait | WhenFull::Spill => self.send_or_spill(item),
             WhenFull::Drop => match self.ends.get() {
                 Some((bounded, _)) => bounded.try_send(item).map_err(TrySendError::into_inner),
                 None => Err(item),
             },
-            WhenFull::Spill => self.send_or_spill(item),
         };
         let drops = |item| panics.guard(|| drop(item));
         let mut lost = sent.map_err(drops).is_err().into();

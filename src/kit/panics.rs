@@ -31,7 +31,7 @@ pub(crate) fn is_called() -> bool {
 
 /// Runs `f`, which is such a call. It is for `expiry-topology`, which catches panics itself.
 pub fn inside<R>(f: impl FnOnce() -> R) -> R {
-    let _inside = Inside::<BOLT>::enter();
+    let _inside = Inside::enter(BOLT);
     f()
 }
 
@@ -39,27 +39,27 @@ pub fn inside<R>(f: impl FnOnce() -> R) -> R {
 const BOLT: u32 = 1 << 16;
 
 /// While it lives, this thread is inside such a call. Guards nest.
-struct Inside<const BY: u32>;
+struct Inside(u32);
 
-impl<const BY: u32> Inside<BY> {
+impl Inside {
     #[inline]
-    fn enter() -> Self {
-        DEPTH.with(|depth| depth.set(depth.get() + BY));
-        Inside
+    fn enter(by: u32) -> Self {
+        DEPTH.with(|depth| depth.set(depth.get() + by));
+        Inside(by)
     }
 }
 
-impl<const BY: u32> Drop for Inside<BY> {
+impl Drop for Inside {
     #[inline]
     fn drop(&mut self) {
-        DEPTH.with(|depth| depth.set(depth.get() - BY));
+        DEPTH.with(|depth| depth.set(depth.get() - self.0));
     }
 }
 
 /// Runs `f`, the user's code. Returns whether it panicked. No panic of the payload's drop gets out.
 #[inline(always)]
 pub(crate) fn caught(f: impl FnOnce()) -> bool {
-    let _inside = Inside::<1>::enter();
+    let _inside = Inside::enter(1);
     goes_on(f).is_none()
 }
 
@@ -104,7 +104,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 /// [`caught`] without an event, for the code that reports events.
 #[cfg(feature = "tracing")]
 pub(crate) fn quietly(f: impl FnOnce()) {
-    let _inside = Inside::<1>::enter();
+    let _inside = Inside::enter(1);
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
         swallow(payload);
     }

@@ -43,7 +43,7 @@ use crate::hash::RandomState;
 use crate::kit::panics::caught;
 use std::any::Any;
 use std::collections::hash_map::{DefaultHasher, Entry, HashMap};
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;
 #[cfg(feature = "async")]
@@ -102,10 +102,11 @@ const PATIENCE: u32 = 8;
 
 /// The waker of a load. It notes that the load was woken since its last poll.
 #[cfg(feature = "async")]
+#[derive(Default)]
 struct Alarm {
     is_woken: AtomicBool,
     /// The waker of the load's last poll.
-    task: Mutex<Arc<Waker>>,
+    task: Mutex<Option<Arc<Waker>>>,
 }
 
 #[cfg(feature = "async")]
@@ -113,17 +114,21 @@ impl Alarm {
     /// The load is about to be polled by the task of this waker.
     fn disarm(&self, waker: &Waker) {
         self.is_woken.store(false, Ordering::SeqCst);
-        if !lock(&self.task).will_wake(waker) {
+        if !self.is_of(waker) {
             // The waker's `clone` and `drop` are the user's code: they run outside the lock.
             let waker = Arc::new(waker.clone());
-            let before = std::mem::replace(&mut *lock(&self.task), waker);
+            let before = lock(&self.task).replace(waker);
             drop(before);
         }
     }
 
+    fn is_of(&self, waker: &Waker) -> bool {
+        lock(&self.task).as_ref().is_some_and(|task| task.will_wake(waker))
+    }
+
     /// Whether the load of this very task was woken, and has not been polled since.
     fn is_missed_by(&self, waker: &Waker) -> bool {
-        self.is_woken.load(Ordering::SeqCst) && lock(&self.task).will_wake(waker)
+        self.is_woken.load(Ordering::SeqCst) && self.is_of(waker)
     }
 }
 
@@ -132,7 +137,7 @@ impl Wake for Alarm {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Ordering::SeqCst);
         let task = lock(&self.task).clone();
-        task.wake_by_ref();
+        task.iter().for_each(|task| task.wake_by_ref());
     }
 }
 
@@ -209,9 +214,8 @@ impl<K, V> Flights<K, V> {
         if waits || before.loader == me {
             return Begun::of(before, me);
         }
-        let mut own = DefaultHasher::new();
-        me.hash(&mut own);
-        match self.enter(hash ^ own.finish(), key, me) {
+        let own = BuildHasherDefault::<DefaultHasher>::default().hash_one(me);
+        match self.enter(hash ^ own, key, me) {
             Ok(loading) => {
                 lock(&loading.flight.state).is_invalidated = true;
                 Begun::Loader(loading)
@@ -369,18 +373,14 @@ impl<K, V> Loading<'_, K, V> {
     /// Runs the future that loads for all of these flights.
     #[cfg(feature = "async")]
     pub(crate) async fn run<F: Future>(all: &[&Self], load: F) -> F::Output {
-        let (mut load, mut alarm) = (pin!(load), None);
+        let (mut load, alarm) = (pin!(load), Arc::<Alarm>::default());
+        for Loading { flight, .. } in all {
+            lock(&flight.state).alarm = Some(alarm.clone());
+        }
+        let waker = Waker::from(alarm.clone());
         poll_fn(|context| {
-            let (alarm, waker) = alarm.get_or_insert_with(|| {
-                let task = Mutex::new(Arc::new(context.waker().clone()));
-                let alarm = Arc::new(Alarm { is_woken: AtomicBool::new(false), task });
-                for Loading { flight, .. } in all {
-                    lock(&flight.state).alarm = Some(alarm.clone());
-                }
-                (alarm.clone(), Waker::from(alarm))
-            });
             alarm.disarm(context.waker());
-            load.as_mut().poll(&mut Context::from_waker(waker))
+            load.as_mut().poll(&mut Context::from_waker(&waker))
         })
         .await
     }

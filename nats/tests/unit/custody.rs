@@ -14,6 +14,16 @@ fn letter(sequence: u64) -> Letter {
     Letter { stream: "dead".into(), sequence }
 }
 
+/// Holds two suspects and another message, and wants the first one's letter stored.
+fn accused() -> Custody<u64, &'static str> {
+    let mut custody = custody();
+    custody.deliver(SECOND, 1, 7, "a");
+    custody.deliver(SECOND, 2, 7, "b");
+    custody.deliver(SECOND, 3, 1, "c");
+    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    custody
+}
+
 /// Delivers a message, and gives it to the topology.
 fn give(custody: &mut Custody<u64, &'static str>, id: u64, deliveries: u64, text: &'static str) {
     assert_eq!(custody.deliver(SECOND, id, deliveries, text), None);
@@ -98,11 +108,7 @@ fn deliveries_that_failed_nothing_bring_no_dead_letter_forward() {
 
 #[test]
 fn a_suspect_that_a_deactivated_source_takes_back_has_its_trial_later() {
-    let mut custody = custody();
-    custody.deliver(SECOND, 1, 7, "a");
-    custody.deliver(SECOND, 2, 7, "b");
-    custody.deliver(SECOND, 3, 1, "c");
-    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    let mut custody = accused();
     assert_eq!(custody.stored(1, letter(7), false), Some(Action::Give(1)));
     assert_eq!(custody.take_unused([1].into_iter()), ["a", "c", "b"]);
     assert_eq!((custody.len(), custody.next_step()), (0, None));
@@ -142,11 +148,7 @@ fn a_suspect_is_tried_alone_after_its_letter_is_stored() {
 
 #[test]
 fn suspects_whose_letters_are_refused_hold_up_nothing() {
-    let mut custody = custody();
-    custody.deliver(SECOND, 1, 7, "a");
-    custody.deliver(SECOND, 2, 7, "b");
-    custody.deliver(SECOND, 3, 1, "c");
-    assert_eq!(custody.next_step(), Some(Action::Bury(1)));
+    let mut custody = accused();
     // The letter may be stored: the suspect keeps its turn.
     assert_eq!((custody.not_stored(SECOND, 1, true), custody.next_step()), (Vec::new(), None));
     assert_eq!(custody.next_burial(SECOND), None);

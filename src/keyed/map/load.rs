@@ -438,9 +438,9 @@ where
     ///
     /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
     /// itself once the kept one's load was woken in vain. The kept one then gets its own value,
-    /// which the map does not keep. Both futures must be polled by the same waker, as in `join!` and
-    /// `select!`: a `FuturesUnordered` has wakers of its own. A future waits also where a listener
-    /// blocks on it.
+    /// which the map does not keep. Both futures must be polled by the same waker, as in `join!`
+    /// and `select!`: a `FuturesUnordered` has wakers of its own. A future waits also where a
+    /// listener blocks on it.
     ///
     /// # Errors
     ///

@@ -27,9 +27,9 @@ impl<T: 'static> Trees<T> {
         if let Some(spot) = self.engine.slots.spot(found.id) {
             // Relaxed: the lease, which is stored after it, publishes it.
             spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-            // Acks and resets may have come since the entry was taken over.
-            self.note_use(found.id);
         }
+        // Acks and resets may have come since the entry was taken over.
+        self.note_use(found.id);
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
         if let Some(token) = token.take() {
             // SAFETY: early entries have no token. Either this thread has ended the entry, or no
