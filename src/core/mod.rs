@@ -25,7 +25,6 @@ pub(crate) mod lease;
 pub(crate) mod memory;
 pub(crate) mod occupancy;
 pub(crate) mod params;
-pub(crate) mod per_shard;
 pub(crate) mod pins;
 pub(crate) mod reaper;
 mod run;

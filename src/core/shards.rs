@@ -22,6 +22,13 @@ impl<T> Shards<T> {
     }
 }
 
+impl<T: Default> Shards<T> {
+    /// So many default values, a power of two.
+    pub(crate) fn defaults(shards: usize) -> Self {
+        Shards::new((0..shards).map(|_| T::default()).collect())
+    }
+}
+
 impl<T> std::ops::Deref for Shards<T> {
     type Target = [T];
 

@@ -290,11 +290,7 @@ const FAR: usize = 1;
 const LOOM_THREADS: usize = 4;
 
 /// Puts `fresh` where there was null, or takes it back and returns the winner's pointer.
-pub(super) fn publish<P>(
-    place: &AtomicPtr<P>,
-    fresh: *mut P,
-    take_back: impl FnOnce(*mut P),
-) -> *mut P {
+fn publish<P>(place: &AtomicPtr<P>, fresh: *mut P, take_back: impl FnOnce(*mut P)) -> *mut P {
     // Release: a thread that loads the pointer sees what it points to. Acquire: so does the one
     // that comes too late.
     // survives: both orderings: loom does not see this standard atomic.
@@ -308,7 +304,7 @@ pub(super) fn publish<P>(
 }
 
 /// A slice of `len` values on the heap, which [`unbox`] turns into a box again.
-pub(super) fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
+fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
     let values: Box<[P]> = (0..len).map(make).collect();
     Box::into_raw(values).cast()
 }
@@ -316,7 +312,7 @@ pub(super) fn boxed<P>(len: usize, make: impl FnMut(usize) -> P) -> *mut P {
 /// # Safety
 ///
 /// `first` came from [`boxed`] with this `len`, and nothing uses it any more.
-pub(super) unsafe fn unbox<P>(first: *mut P, len: usize) -> Box<[P]> {
+unsafe fn unbox<P>(first: *mut P, len: usize) -> Box<[P]> {
     // SAFETY: the caller's promise.
     unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(first, len)) }
 }

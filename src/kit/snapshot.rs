@@ -26,9 +26,7 @@ macro_rules! snapshot {
             fn of $($generics)* ($store: &$of, $shard: usize) -> Self {
                 let mut sum = $name { $($($field: $value,)?)* ..$name::default() };
                 for share in $store.engine.stripes() {
-                    if let Some(counts) = share.counts.get($shard) {
-                        $($(sum.$field += counts.$counter.get();)?)*
-                    }
+                    $($(sum.$field += share.counts[$shard].$counter.get();)?)*
                 }
                 sum
             }

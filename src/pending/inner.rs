@@ -37,8 +37,8 @@ use super::PendingError;
 use crate::core::engine::{BadTimeout, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Vacant};
-use crate::core::per_shard::PerShard;
 use crate::core::prefetch_at;
+use crate::core::shards::Shards;
 use crate::core::slot::{Payload, Slot};
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
@@ -75,11 +75,11 @@ pub(super) struct Counts {
     pub(super) closed: Counter,
 }
 
-type Mine = Stripe<PerShard<Counts>>;
+type Mine = Stripe<Shards<Counts>>;
 
 /// What the handles of a table share.
 pub(super) struct Inner<T: 'static> {
-    pub(super) engine: Engine<Value<T>, PerShard<Counts>>,
+    pub(super) engine: Engine<Value<T>, Shards<Counts>>,
     seal: Seal,
     /// The default timeout in nanoseconds; `None`: values stay for ever.
     timeout: Option<u64>,
@@ -100,7 +100,7 @@ impl<T: 'static> Inner<T> {
     ) -> Result<Self, BuildError> {
         let (config, mut random) = setup.config(&Vec::from_iter(timeout))?;
         Ok(Inner {
-            engine: Engine::new(config, PerShard::new)?,
+            engine: Engine::new(config, Shards::defaults)?,
             seal: Seal::new(&mut random),
             timeout: timeout.map(nanos),
             target,

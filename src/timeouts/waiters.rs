@@ -37,7 +37,7 @@ use super::waker::Words;
 use crate::core::engine::{Config, Engine, Frontend, Refused, Stripe};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Ended, Occupant, Vacant};
-use crate::core::per_shard::PerShard;
+use crate::core::shards::Shards;
 use crate::core::slot::{fields, Slot};
 use crate::core::threads::Counter;
 use crate::error::BuildError;
@@ -58,7 +58,7 @@ pub(super) struct Counts {
     pub(super) closed: Counter,
 }
 
-type Mine = Stripe<PerShard<Counts>>;
+type Mine = Stripe<Shards<Counts>>;
 
 /// A registered entry, as its owner knows it: where it is, and its lease, bit for bit.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ pub(super) struct Waiter {
 }
 
 pub(super) struct Waiters {
-    pub(super) engine: Engine<Held, PerShard<Counts>>,
+    pub(super) engine: Engine<Held, Shards<Counts>>,
     pub(super) panics: Panics,
 }
 
@@ -128,7 +128,7 @@ impl Drop for Claimed<'_> {
 
 impl Waiters {
     pub(super) fn new(config: Config) -> Result<Self, BuildError> {
-        Ok(Waiters { engine: Engine::new(config, PerShard::new)?, panics: Panics::default() })
+        Ok(Waiters { engine: Engine::new(config, Shards::defaults)?, panics: Panics::default() })
     }
 
     /// The tick at which `after` nanoseconds from now on are over.

@@ -63,7 +63,7 @@ use super::error::AckError;
 use super::outcome::Outcome;
 use crate::core::engine::{Config, Engine, Look, Stripe};
 use crate::core::lease::Lease;
-use crate::core::per_shard::PerShard;
+use crate::core::shards::Shards;
 use crate::core::threads::Counter;
 use crate::error::BuildError;
 use crate::kit::lifecycle::Leftovers;
@@ -94,7 +94,7 @@ pub(crate) struct Counts {
 
 /// A thread's part of the tracker's state.
 pub(crate) struct Share {
-    pub(crate) counts: PerShard<Counts>,
+    pub(crate) counts: Shards<Counts>,
     nonce: Counter,
     undelivered: Undelivered,
 }
@@ -131,7 +131,7 @@ impl<T: 'static> Trees<T> {
         target: Target<Outcome<T>, dyn Handler<T>>,
     ) -> Result<Self, BuildError> {
         let share = |shards| Share {
-            counts: PerShard::new(shards),
+            counts: Shards::defaults(shards),
             nonce: Counter::default(),
             undelivered: Undelivered::default(),
         };

@@ -60,7 +60,6 @@ use super::header::{Header, Lowered};
 use super::index::{Insert, Probe};
 use super::lateness::Lateness;
 use super::params::{BLOCK_U32, CHUNK};
-use super::per_shard::PerShard;
 pub(crate) use super::pins::Pin;
 use super::shards::Shards;
 use super::slot::Payload;
@@ -267,13 +266,13 @@ impl<P: Payload, C> Engine<P, C> {
     pub(crate) fn balance<X>(
         &self,
         shard: usize,
-        of: impl Fn(&C) -> &PerShard<X>,
+        of: impl Fn(&C) -> &Shards<X>,
         numbers: impl Fn(&X) -> (u64, u64),
     ) -> (u64, u64) {
         let add = |sum: (u64, u64), (slots, keys): (u64, u64)| {
             (sum.0.wrapping_add(slots), sum.1.wrapping_add(keys))
         };
-        let counts = self.stripes().filter_map(|share| of(share).get(shard));
+        let counts = self.stripes().map(|share| &of(share)[shard]);
         let (slots, keys) = counts.map(numbers).fold((0, 0), add);
         // Counters are read one after another while others count: a little below zero is zero.
         let sane = |n: u64| if n > i64::MAX as u64 { 0 } else { n };
@@ -395,11 +394,9 @@ impl<P: Payload, C> Engine<P, C> {
     }
 }
 
-impl<P: Payload, X> Engine<P, PerShard<X>> {
+impl<P: Payload, X> Engine<P, Shards<X>> {
     /// Sums one counter of all shards and threads.
     pub(crate) fn sum(&self, counter: impl Fn(&X) -> &Counter) -> u64 {
-        let counts =
-            self.stripes().flat_map(|share| (0..self.shards()).filter_map(|at| share.get(at)));
-        counts.map(|counts| counter(counts).get()).sum()
+        self.stripes().flat_map(|share| share.iter()).map(|counts| counter(counts).get()).sum()
     }
 }

@@ -49,7 +49,7 @@ use crate::core::engine::{Engine, Pin, Stripe};
 use crate::core::index::Sighting;
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
-use crate::core::per_shard::PerShard;
+use crate::core::shards::Shards;
 use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
@@ -90,7 +90,7 @@ pub(crate) struct Counts {
 
 /// A thread's part of the store's counters.
 pub(crate) struct Share {
-    pub(crate) counts: PerShard<Counts>,
+    pub(crate) counts: Shards<Counts>,
     pub(crate) lookups: Lookups,
 }
 
@@ -253,7 +253,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mut timeouts: Vec<_> = timeout.into_iter().chain(idle).collect();
         timeouts.sort_unstable();
         let (config, _) = setup.config(&timeouts)?;
-        let share = |shards| Share { counts: PerShard::new(shards), lookups: Lookups::default() };
+        let share =
+            |shards| Share { counts: Shards::defaults(shards), lookups: Lookups::default() };
         Ok(Store {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
