@@ -4,12 +4,7 @@ use super::ExpiringMap;
 use crate::error::BuildError;
 use std::hash::{BuildHasher, Hash};
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The bound: the most entries, or what they may weigh; `None` if there is none.
     #[must_use]
     pub fn capacity(&self) -> Option<u64> {

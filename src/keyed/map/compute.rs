@@ -190,12 +190,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Does with a key what `decide` says, given the value that the key has and the time that it
     /// has left; as one step, in one look-up. Returns what was, and what is. This is a use of the
     /// entry, if there is one.

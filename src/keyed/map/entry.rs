@@ -69,12 +69,7 @@ pub struct VacantEntry<'a, K: 'static, V: 'static, S> {
     key: K,
 }
 
-impl<'a, K, V, S> Entry<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
     /// The key.
     pub fn key(&self) -> &K {
         match self {
@@ -145,12 +140,7 @@ where
     }
 }
 
-impl<'a, K, V, S> OccupiedEntry<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
     pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,
         key: K,
@@ -254,12 +244,7 @@ where
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Invalidates a load of the key that is under way, unpinned. Returns a pin under which the
     /// entry lives in this place, if it still does.
     fn changing(&self, key: &K, place: Place, entry: Ref<'_, K, V>) -> Option<Pin> {
@@ -279,12 +264,7 @@ where
     }
 }
 
-impl<'a, K, V, S> VacantEntry<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> VacantEntry<'a, K, V, S> {
     pub(super) fn new(map: &'a ExpiringMap<K, V, S>, key: K) -> Self {
         VacantEntry { map, key }
     }

@@ -39,12 +39,7 @@ impl<'a, K: 'static, V: 'static, S> Iter<'a, K, V, S> {
     }
 }
 
-impl<'a, K, V, S> Iterator for Iter<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Iterator for Iter<'a, K, V, S> {
     type Item = Ref<'a, K, V>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -54,12 +49,7 @@ where
     }
 }
 
-impl<K, V, S> Iter<'_, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> Iter<'_, K, V, S> {
     /// What `look` makes of the next entry, and the pin under which that was found.
     pub(super) fn advance<R>(
         &mut self,

@@ -156,12 +156,7 @@ enum Step<'a, K: 'static, V: 'static, S> {
     Wait(Waiting<K, V>),
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The value of a key; if it has none, what `load` makes, inserted with the map's lifetime,
     /// which begins then. Of several callers that miss the key one calls its `load`; the others
     /// wait for it, and get its value even if the entry has ended by then. If a `load` panics, a
@@ -425,12 +420,7 @@ where
 
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The value of a key, loaded by a future, on any runtime; otherwise as
     /// [`get_or_insert_with`](Self::get_or_insert_with). Callers that wait block no thread. The
     /// [`Value`] is not `Send`: clone what is needed before the next `await`. If the loading caller

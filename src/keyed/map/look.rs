@@ -7,12 +7,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The entry of a key, unless its time is up; this is a use of it. Wait-free, but where another
     /// thread replaces the value just then, or the index grows; one clock reading. With a time to
     /// idle also a swap, once in every interval.

@@ -38,12 +38,7 @@ pub struct Guard<'a, K: 'static, V: 'static, S> {
     now: u64,
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// A guard for many look-ups in a row: each costs about half of a [`get`](Self::get).
     #[must_use]
     pub fn guard(&self) -> Guard<'_, K, V, S> {
@@ -135,12 +130,7 @@ where
     }
 }
 
-impl<'a, K, V, S> Guard<'a, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Guard<'a, K, V, S> {
     /// The value of a key. This is a use of the entry, as [`ExpiringMap::get`] is, unless its time
     /// is up since the guard was made.
     #[inline]

@@ -155,12 +155,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> ExpiringMap
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     #[cfg(expiry_loom)]
     pub(in crate::keyed) fn store(&self) -> &Store<K, V> {
         &self.store
@@ -191,12 +186,7 @@ where
     }
 }
 
-impl<'a, K, V, S> IntoIterator for &'a ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> IntoIterator for &'a ExpiringMap<K, V, S> {
     type Item = Ref<'a, K, V>;
     type IntoIter = Iter<'a, K, V, S>;
 

@@ -67,12 +67,7 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Renews a key's entry, with one compare-and-swap. The entry lives for the map's time to live
     /// from now, and has been used. Returns `false` if there is none, or if its time was up,
     /// whether or not the reaper has ended it yet. (A queue renews an overdue key until then.) If

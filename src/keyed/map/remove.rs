@@ -23,12 +23,7 @@ impl<K, V> Drop for Notices<'_, K, V> {
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Ends the entry of a key. Returns it, unless its time was up. [`Removed::try_into_value`]
     /// gives the value itself. A load of the key that is under way is
     /// [invalidated](Self::get_or_insert_with).
@@ -167,7 +162,7 @@ where
     /// [`poll`](Self::poll).
     #[doc(alias = "invalidate_all")]
     pub fn clear(&self) {
-        self.poll(usize::MAX);
+        self.store.engine.poll_shared(usize::MAX, &*self.store, || false);
         self.retain(|_, _| false);
     }
 }

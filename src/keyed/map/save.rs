@@ -28,12 +28,7 @@ pub struct Saved<K, V> {
 #[derive(Debug)]
 pub struct Save<'a, K: 'static, V: 'static, S>(Iter<'a, K, V, S>);
 
-impl<K, V, S> Iterator for Save<'_, K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> Iterator for Save<'_, K, V, S> {
     type Item = Saved<K, V>;
 
     fn next(&mut self) -> Option<Saved<K, V>> {
@@ -55,12 +50,7 @@ where
     }
 }
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Copies of all entries, each with the time that it has left, for a [`load`](Self::load) into
     /// another map. One walk, which meets keys as [`iter`](Self::iter) does, and is no use of them.
     /// `Clone` of a key and a value runs while this thread pins the map.

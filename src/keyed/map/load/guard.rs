@@ -52,12 +52,7 @@ impl<K: 'static, V: 'static> Drop for Count<'_, K, V> {
     }
 }
 
-impl<'a, K, V, S> LoadGuard<'a, K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a, K, V, S> {
     /// The guard of a load that may replace the `stale` entry.
     pub(super) fn new(
         map: &'a ExpiringMap<K, V, S>,

@@ -12,12 +12,7 @@ use std::future::{poll_fn, Future};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Clones of the values of many keys. One call of `load` makes those that are missing, and the
     /// map keeps them as [`get_or_insert_with`](Self::get_or_insert_with) does. `load` is asked for
     /// each key once, in the order of `keys`, but not for a key that another caller loads. This
@@ -104,12 +99,7 @@ where
 
 #[cfg(feature = "async")]
 #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
-impl<K, V, S> ExpiringMap<K, V, S>
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    S: BuildHasher + Send + Sync + 'static,
-{
+impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// As [`try_get_or_insert_many`](Self::try_get_or_insert_many), for a task: one future loads
     /// what is missing, on any runtime, and waiting blocks no thread. If this is dropped, waiting
     /// callers load. Each poll of the loading future costs a lock for each of its keys.
@@ -183,7 +173,7 @@ struct Many<'q, V, Q: ?Sized> {
     values: HashMap<&'q Q, V>,
 }
 
-impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q> {
+impl<'q, V: Clone + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q> {
     fn of(keys: impl IntoIterator<Item = &'q Q>) -> Self {
         let mut asked = HashSet::new();
         let open = keys.into_iter().filter(|&key| asked.insert(key)).collect();
@@ -198,9 +188,9 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
         blocks: bool,
     ) -> Result<(Guards<'a, 'q, K, V, S, Q>, Waits<'q, K, V, Q>), LoadError<K, V, E>>
     where
-        K: Borrow<Q> + Hash + Eq + Clone + Send + Sync + 'static,
+        K: Borrow<Q> + Hash + Eq + Clone,
         Q: ToOwned<Owned = K>,
-        S: BuildHasher + Send + Sync + 'static,
+        S: BuildHasher + 'static,
     {
         let (mut guards, mut waits): (Guards<'_, '_, _, _, _, _>, _) = (Vec::new(), Vec::new());
         for key in std::mem::take(&mut self.open) {
@@ -230,8 +220,8 @@ impl<'q, V: Clone + Send + Sync + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q>
         loaded: Result<impl IntoIterator<Item = (K, V, Lifetimes)>, E>,
     ) -> Result<(), LoadError<K, V, E>>
     where
-        K: Borrow<Q> + Hash + Eq + Clone + Send + Sync + 'static,
-        S: BuildHasher + Send + Sync + 'static,
+        K: Borrow<Q> + Hash + Eq + Clone,
+        S: BuildHasher + 'static,
         E: Send + Sync + 'static,
     {
         let loaded = match loaded {
