@@ -1,9 +1,9 @@
 //! What an attack on the core found, each as the shortest sequence that reached it.
 
+use crate::support::clocks::PanicsAt;
 use crate::support::{each_once, MS, SECOND};
-use expiry::{edge, Ack, AckTracker, Clock, ManualClock, Outcome, ShutdownMode, WhenFull};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use expiry::{edge, Ack, AckTracker, ManualClock, Outcome, ShutdownMode, WhenFull};
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ fn a_clock_that_panics_in_a_call_keeps_no_place_and_no_root() {
             let builder = builder.latency_sampling(1.0).timeout(60 * SECOND);
             let builder = if idle { builder.idle_timeout(SECOND) } else { builder };
             let tracker = builder.build_manual().unwrap();
-            clock.left.store(reading, Relaxed);
+            clock.panics_at(reading);
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 let root = tracker.issue(1, 0).unwrap();
                 tracker.ack(root, 1).unwrap();
@@ -124,7 +124,7 @@ fn a_clock_that_panics_in_a_call_keeps_no_place_and_no_root() {
                 tracker.init(7, 3, 0).unwrap();
                 tracker.ack(7_u64, 2).unwrap();
             }));
-            clock.left.store(0, Relaxed);
+            clock.panics_at(0);
             for _ in 0..2 {
                 clock.time.advance(120 * SECOND);
                 while tracker.poll(1000).more {}
@@ -133,27 +133,5 @@ fn a_clock_that_panics_in_a_call_keeps_no_place_and_no_root() {
                 assert_eq!(tracker.init(7, 3, 0), Ok(()), "at reading {reading}");
             }
         }
-    }
-}
-
-/// Panics at one of the readings to come.
-#[derive(Clone, Default)]
-struct PanicsAt {
-    time: ManualClock,
-    /// How many readings until then, with that one; 0 is none.
-    left: Arc<AtomicU64>,
-}
-
-impl Clock for PanicsAt {
-    fn now(&self) -> u64 {
-        let less = |left: u64| left.checked_sub(1);
-        if self.left.fetch_update(Relaxed, Relaxed, less) == Ok(1) {
-            resume_unwind(Box::new("a clock that is broken for a moment"));
-        }
-        self.time.now()
-    }
-
-    fn is_manual(&self) -> bool {
-        true
     }
 }
