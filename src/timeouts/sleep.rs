@@ -108,8 +108,8 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
 
     /// Sets it to this tick, unregistered.
     pub(super) fn set(&mut self, due: u64) {
-        self.cancel();
-        self.state = State::Set { due };
+        let before = std::mem::replace(&mut self.state, State::Set { due });
+        self.end(before);
     }
 
     /// Starts over, be it ready or not: it is ready `after` from now. One compare-and-swap where it
@@ -142,8 +142,16 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
     /// Ends the waiting at once, if it waits.
     #[inline(always)]
     pub(super) fn cancel(&mut self) {
-        if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = self.state {
-            self.state = State::Over;
+        if let State::Waiting { .. } | State::Past { .. } = self.state {
+            let before = std::mem::replace(&mut self.state, State::Over);
+            self.end(before);
+        }
+    }
+
+    /// Ends the entry of a state that this has left: the drop of its waker may panic.
+    #[inline(always)]
+    fn end(&self, before: State) {
+        if let State::Waiting { lease, id, .. } | State::Past { lease, id, .. } = before {
             self.waiters().cancel(Waiter { id, lease });
         }
     }

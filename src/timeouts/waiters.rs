@@ -108,7 +108,7 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     unsafe { Words(word, owner).into_waker() }
 }
 
-/// A claimed slot, given back if the waker's clone panics.
+/// A claimed slot, given back if the clock or the waker's clone panics.
 struct Claimed<'a>(&'a Waiters, Option<Vacant<'a, Held>>);
 
 impl Drop for Claimed<'_> {
@@ -153,8 +153,8 @@ impl Waiters {
             // No other thread gets the slot, whatever the waker's clone does.
             let claimed = Lease::free(vacant.generation()).with_state(State::Dead);
             vacant.spot().slot.set_lease(claimed);
-            let due = self.engine.deadlines.due(&mine.deadlines, after);
             let mut held = Claimed(self, Some(vacant));
+            let due = self.engine.deadlines.due(&mine.deadlines, after);
             let waker = Words::from_waker(waker.clone());
             let vacant = held.1.take()?;
             let waiter = self.fill(mine, vacant, self.expressed(due), waker, &mut refused)?;

@@ -579,6 +579,20 @@ fn a_bulk_load_is_invalidated_key_by_key_and_a_panic_hands_over() {
     assert_eq!(load_many(&map, &[3]).1, [[3]]);
 }
 
+/// Keys whose drop panicked left the other keys' loads under way for ever.
+#[test]
+fn a_bulk_load_ends_all_loads_though_the_drop_of_a_key_panics() {
+    let census = Census::new();
+    let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
+    let keys: Vec<_> = (0..8).map(|id| Counted::armed(&census, id)).collect();
+    let leaves_out = || map.get_or_insert_many(&keys, |_| []).map(drop);
+    assert!(catch_unwind(AssertUnwindSafe(leaves_out)).is_err());
+    keys.iter().for_each(Counted::disarm);
+    for key in &keys {
+        assert!(matches!(map.get_or_guard(key), Ok(Loaded::Absent(_))), "{}", key.id());
+    }
+}
+
 #[test]
 fn a_full_or_closed_map_gives_a_bulk_load_its_values_or_an_error() {
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();

@@ -1,7 +1,7 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio. What single calls
 //! do in each state is asserted by random histories beside the model (`model/tests/corpus.rs`).
 
-use crate::support::clocks::{Lagging, LAG, LAGS};
+use crate::support::clocks::{Lagging, PanicsAt, LAG, LAGS};
 use crate::support::{bad_drop, cloning, on_threads, poll_with, waker, Task, MS, SECOND};
 use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
@@ -138,6 +138,30 @@ fn a_clone_that_panics_has_taken_no_room() {
     assert!(task.poll(&mut limited).is_pending());
     pass(&timeouts, &clock, MS);
     assert_eq!(task.woken(), 1);
+}
+
+#[test]
+fn a_clock_that_panics_has_taken_no_room() {
+    let clock = PanicsAt::default();
+    let builder = Timeouts::builder().capacity(1).clock(clock.clone());
+    let timeouts = builder.build_manual().unwrap();
+    clock.panics_at(1);
+    let polled = AssertUnwindSafe(|| Task::new().poll(&mut timeouts.timeout(MS, never())));
+    assert!(catch_unwind(polled).is_err());
+    assert!(Task::new().poll(&mut timeouts.timeout(MS, never())).is_pending(), "there is room");
+}
+
+#[test]
+fn a_waker_that_panics_in_a_reset_makes_no_tick_early() {
+    let (timeouts, _) = manual(|settings| settings);
+    let mut beat = timeouts.interval(SECOND);
+    assert!(tick(&Task::new(), &mut beat));
+    let waker = bad_drop();
+    assert!(beat.poll_tick(&mut Context::from_waker(&waker)).is_pending());
+    // The interval's clone is the last one now.
+    drop(waker);
+    assert!(catch_unwind(AssertUnwindSafe(|| beat.reset())).is_err());
+    assert!(!tick(&Task::new(), &mut beat), "a second from the reset");
 }
 
 /// So many that its thread comes by the block again in which there is a slot for the one that is

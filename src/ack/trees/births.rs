@@ -23,14 +23,15 @@ impl<T: 'static> Trees<T> {
     /// `None` if the clock panics: the caller, which has ended the root, still delivers.
     #[cold]
     fn age_now(&self, id: u32) -> Option<Duration> {
-        goes_on(|| self.engine.deadlines.clock().now()).map(|now| self.age(id, now))
+        self.now_exactly().map(|now| self.age(id, now))
     }
 
     /// Birth stamp of a root that begins `now`: an exact reading if its latency will be reported.
+    /// If the clock panics, `now` will do: the caller has a slot, and goes on.
     #[inline(always)]
     pub(super) fn born(&self, target: u64, now: u64) -> u64 {
         if self.is_sampled(target) {
-            self.now_exactly()
+            self.now_exactly().unwrap_or(now)
         } else {
             now
         }
@@ -38,8 +39,8 @@ impl<T: 'static> Trees<T> {
 
     #[cold]
     #[inline(never)]
-    fn now_exactly(&self) -> u64 {
-        self.engine.deadlines.clock().now()
+    fn now_exactly(&self) -> Option<u64> {
+        goes_on(|| self.engine.deadlines.clock().now())
     }
 
     /// Age of a live root: zero if its birth stamp comes from a later clock reading than `now`.

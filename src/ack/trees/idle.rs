@@ -10,26 +10,32 @@
 //! made just before that end, as any other.
 
 use super::tree::Tree;
-use super::{Mine, Trees};
+use super::{Mine, Times, Trees};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
-    /// A root begins in this slot, and lives until `deadline`. Called before its lease is live,
-    /// which publishes this. Returns the tick by which the driver looks at the root.
+    /// The tick at which a root that begins now, or is used now, has been idle for too long.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn idle_by(&self, mine: &Mine, idle: u64) -> u64 {
+        self.engine.deadlines.due(&mine.deadlines, idle)
+    }
+
+    /// A root with these times begins in this slot. Called before its lease is live, which
+    /// publishes this. Returns the tick by which the driver looks at the root.
     #[inline(always)]
-    pub(super) fn begin_idle(&self, mine: &Mine, id: u32, deadline: u64) -> u64 {
-        match self.settings.idle_timeout {
-            None => deadline,
-            Some(idle) => deadline.min(self.set_idle(mine, id, idle)),
+    pub(super) fn begin_idle(&self, id: u32, times: Times) -> u64 {
+        if self.settings.idle_timeout.is_some() {
+            self.set_idle(id, times.idle);
         }
+        times.deadline.min(times.idle)
     }
 
     #[cold]
     #[inline(never)]
-    fn set_idle(&self, mine: &Mine, id: u32, idle: u64) -> u64 {
-        let until = self.engine.deadlines.due(&mine.deadlines, idle);
+    fn set_idle(&self, id: u32, until: u64) {
         if let Some(spot) = self.engine.slots.spot(id) {
             // Loom needs a swap, as in `Header::give_back`.
             #[cfg(not(expiry_loom))]
@@ -37,22 +43,26 @@ impl<T: 'static> Trees<T> {
             #[cfg(expiry_loom)]
             spot.term.swap(until, Ordering::Relaxed);
         }
-        until
     }
 
     /// An ack, or a reset, of the root in this slot.
     #[inline(always)]
     pub(super) fn note_use(&self, id: u32) {
         if let Some(idle) = self.settings.idle_timeout {
-            self.raise_idle(id, idle);
+            self.raise_idle(id, self.engine.with_stripe(|mine, _| self.idle_by(mine, idle)));
+        }
+    }
+
+    /// A root's init takes over the early entry in this slot.
+    pub(super) fn adopt_idle(&self, id: u32, times: Times) {
+        if self.settings.idle_timeout.is_some() {
+            self.raise_idle(id, times.idle);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn raise_idle(&self, id: u32, idle: u64) {
-        let due = |mine: &Mine, _| self.engine.deadlines.due(&mine.deadlines, idle);
-        let until = self.engine.with_stripe(due);
+    fn raise_idle(&self, id: u32, until: u64) {
         if let Some(spot) = self.engine.slots.spot(id) {
             // (`a_late_use_beside_the_next_root_of_a_slot` fails by a swap.)
             spot.term.fetch_max(until, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use super::tree::{occupy, Tree};
 use super::word::fold;
-use super::{Mine, Trees};
+use super::{Mine, Times, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Done, Outcome, Reason, Root};
 use crate::core::engine::{Look, Refused};
@@ -23,7 +23,7 @@ impl<T: 'static> Trees<T> {
         timeout: Lifetime,
     ) -> Result<Root, TokenError<T>> {
         self.engine.with_stripe(|mine, index| {
-            let times = match self.deadline(mine, timeout) {
+            let times = match self.times(mine, timeout) {
                 Ok(times) => times,
                 Err(error) => return Err(TokenError { error, token }),
             };
@@ -48,20 +48,21 @@ impl<T: 'static> Trees<T> {
         (mine, index): (&Mine, usize),
         xor: u64,
         (owner, token): (u64, T),
-        (deadline, now): (u64, u64),
+        times: Times,
     ) -> Result<(Root, &Header, u64), (Refused, T)> {
         let mut refused = Refused::OutOfMemory;
-        let Some(vacant) = self.engine.claim(mine, index, deadline, true, &mut refused) else {
+        let Some(vacant) = self.engine.claim(mine, index, times.deadline, true, &mut refused)
+        else {
             return Err((refused, token));
         };
         mine.frontend.nonce.add(1);
         let nonce = self.nonce(mine.frontend.nonce.get() ^ index as u64);
         let root = IssuedId::new(vacant.id(), vacant.generation(), nonce).0;
         let target = self.issued_target(root);
-        let lease = Lease::new(State::LiveIssued, vacant.generation(), deadline);
+        let lease = Lease::new(State::LiveIssued, vacant.generation(), times.deadline);
         let spot = vacant.spot();
-        spot.note.store(self.born(target, now), Ordering::Relaxed);
-        let look = self.begin_idle(mine, vacant.id(), deadline);
+        spot.note.store(self.born(target, times.now), Ordering::Relaxed);
+        let look = self.begin_idle(vacant.id(), times);
         let live = occupy(vacant, (root, owner, &mut Some(token)), target ^ xor, lease).named();
         mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
         Ok((Root(root), spot.header, look))

@@ -23,12 +23,12 @@ impl Trees<()> {
     ) -> Result<(), AckError> {
         into.reserve(items.len());
         self.engine.with_stripe(|mine, index| {
-            let (mut deadline, mut now) = self.deadline(mine, timeout)?;
+            let mut times = self.times(mine, timeout)?;
             // The driver has no notice yet of the roots from here on, all of this block.
             let mut untold = into.len();
             let mut block: Option<(&Header, u64)> = None;
             for &(xor, owner) in items {
-                let issued = self.fill((mine, index), xor, (owner, ()), (deadline, now));
+                let issued = self.fill((mine, index), xor, (owner, ()), times);
                 let (root, header, look) = match issued {
                     Ok(issued) => issued,
                     Err((refused, ())) => {
@@ -51,7 +51,7 @@ impl Trees<()> {
                     untold = into.len();
                     self.complete_at_once(mine, root);
                     // The handler of that root may have taken its time.
-                    (deadline, now) = self.deadline(mine, timeout)?;
+                    times = self.times(mine, timeout)?;
                 }
             }
             self.tell_of(mine, block, into, untold)

@@ -101,6 +101,16 @@ pub(crate) struct Share {
 
 type Mine = Stripe<Share>;
 
+/// What a root begins with.
+#[derive(Clone, Copy)]
+struct Times {
+    deadline: u64,
+    /// The clock reading that the deadline comes from.
+    now: u64,
+    /// The tick at which it has been idle for too long; its deadline without an idle timeout.
+    idle: u64,
+}
+
 pub(crate) struct Settings {
     /// Default timeout in nanoseconds; `None` if timeouts are off.
     pub(crate) timeout: Option<u64>,
@@ -154,13 +164,16 @@ impl<T: 'static> Trees<T> {
         why
     }
 
-    /// The deadline of a root that begins now, and the clock reading that it comes from.
+    /// The times of a root that begins now. Reads the clock, which may panic: before the root has
+    /// a place.
     #[inline(always)]
-    pub(super) fn deadline(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), AckError> {
+    fn times(&self, mine: &Mine, timeout: Lifetime) -> Result<Times, AckError> {
         let (deadlines, default) = (&self.engine.deadlines, self.settings.timeout);
-        Ok(self
+        let (deadline, now) = self
             .engine
-            .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?)
+            .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?;
+        let idle = self.settings.idle_timeout.map_or(deadline, |idle| self.idle_by(mine, idle));
+        Ok(Times { deadline, now, idle })
     }
 
     /// Refuses a timeout that a renewal cannot have, whether or not there is such a root.

@@ -208,11 +208,13 @@ impl<P: Payload, C> Engine<P, C> {
         pushed.saturating_sub(freed)
     }
 
-    /// Does the driver's part now, for at most `budget` slots. Unpinned, away from every shard.
+    /// Does the driver's part now, for at most `budget` slots. Unpinned, away from every shard. If
+    /// the clock panics it is left to the driver: the caller has ended an entry, and reports it.
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
-        let tick = self.deadlines.ticks().at(self.deadlines.now_for_look());
-        self.reclaim(tick, true, Share::of(budget), frontend);
+        if let Some(now) = goes_on(|| self.deadlines.now_for_look()) {
+            self.reclaim(self.deadlines.ticks().at(now), true, Share::of(budget), frontend);
+        }
     }
 
     /// Does the driver's part until all handed over before is free: true, or false after `limit`.

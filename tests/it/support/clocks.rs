@@ -78,3 +78,31 @@ impl Clock for Lagging {
         u64::try_from(LAG.as_nanos()).unwrap()
     }
 }
+
+/// Panics at one of the readings to come.
+#[derive(Clone, Default)]
+pub struct PanicsAt {
+    pub time: ManualClock,
+    left: Arc<AtomicU32>,
+}
+
+impl PanicsAt {
+    /// The first of the readings to come is 1; with 0 none panics.
+    pub fn panics_at(&self, reading: u32) {
+        self.left.store(reading, Relaxed);
+    }
+}
+
+impl Clock for PanicsAt {
+    fn now(&self) -> u64 {
+        let less = |left: u32| left.checked_sub(1);
+        if self.left.fetch_update(Relaxed, Relaxed, less) == Ok(1) {
+            std::panic::resume_unwind(Box::new("a clock that is broken for a moment"));
+        }
+        self.time.now()
+    }
+
+    fn is_manual(&self) -> bool {
+        true
+    }
+}

@@ -14,7 +14,7 @@ impl<T: 'static> Trees<T> {
     pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
-            let (deadline, now) = self.deadline(mine, self.settings.early_timeout)?;
+            let times = self.times(mine, self.settings.early_timeout)?;
             if self.early.fetch_add(1, Relaxed) >= self.settings.early_capacity {
                 self.early.fetch_sub(1, Relaxed);
                 // No place is needed if another thread has just published the key.
@@ -24,7 +24,7 @@ impl<T: 'static> Trees<T> {
                 self.keys(mine, key).refused.add(1);
                 return Err(AckError::EarlyFull);
             }
-            let new = New { key, owner: 0, deadline, now };
+            let new = New { key, owner: 0, times };
             let word = |target| match state {
                 State::EarlyFailedBy => target ^ bits,
                 _ => target ^ self.init_mark(target) ^ bits,
@@ -46,7 +46,7 @@ impl<T: 'static> Trees<T> {
                 return entered.map(|_| false);
             };
             mine.frontend.counts[self.engine.shard_of(live.id)].early_held.add(1);
-            if self.engine.enforce(live.id, deadline).is_err() {
+            if self.engine.enforce(live.id, times.deadline).is_err() {
                 let target = self.target(key.id, live.lease.generation());
                 self.undo(mine, live, target).map_err(|_| AckError::Closed)?;
             }

@@ -40,12 +40,12 @@ impl<T: 'static> Trees<T> {
         token: T,
         timeout: Lifetime,
     ) -> Result<(), TokenError<T>> {
-        let (deadline, now) = match self.deadline(who.0, timeout) {
+        let times = match self.times(who.0, timeout) {
             Ok(times) => times,
             Err(error) => return Err(TokenError { error, token }),
         };
         let mut token = Some(token);
-        let new = &New { key, owner, deadline, now };
+        let new = &New { key, owner, times };
         let mut refused = Refused::OutOfMemory;
         let placed =
             self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
@@ -77,7 +77,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<(), TokenError<T>> {
         let Occupant { id, slot, lease } = live;
         let target = self.target(new.key.id, lease.generation());
-        if self.engine.enforce(id, self.idle_or(&live, new.deadline)).is_err() {
+        if self.engine.enforce(id, self.idle_or(&live, new.times.deadline)).is_err() {
             return self.undo_root(mine, live, target);
         }
         if xor == 0 {
@@ -174,12 +174,12 @@ impl<T: 'static> Trees<T> {
         token: &mut Option<T>,
         refused: &mut Refused,
     ) -> Option<(Unnamed<'_, Tree<T>>, &Header, u64)> {
-        let vacant = self.engine.claim(mine, index, new.deadline, true, refused)?;
+        let vacant = self.engine.claim(mine, index, new.times.deadline, true, refused)?;
         let target = self.target(new.key.id, vacant.generation());
-        let lease = Lease::new(state, vacant.generation(), new.deadline);
+        let lease = Lease::new(state, vacant.generation(), new.times.deadline);
         let spot = vacant.spot();
-        spot.note.store(self.born(target, new.now), Ordering::Relaxed);
-        let look = self.begin_idle(mine, vacant.id(), new.deadline);
+        spot.note.store(self.born(target, new.times.now), Ordering::Relaxed);
+        let look = self.begin_idle(vacant.id(), new.times);
         let placed = occupy(vacant, (new.key.id, new.owner, token), word(target), lease);
         self.keys(mine, new.key).keys_in.add(1);
         Some((placed, spot.header, look))

@@ -5,7 +5,7 @@ use super::{Found, New};
 use crate::ack::error::AckError;
 use crate::ack::outcome::Reason;
 use crate::ack::trees::tree::Tree;
-use crate::ack::trees::{Mine, Trees};
+use crate::ack::trees::{Mine, Times, Trees};
 use crate::core::lease::{Lease, State};
 use crate::sync::Ordering;
 
@@ -26,10 +26,10 @@ impl<T: 'static> Trees<T> {
         let target = self.target(new.key.id, found.lease.generation());
         if let Some(spot) = self.engine.slots.spot(found.id) {
             // Relaxed: the lease, which is stored after it, publishes it.
-            spot.note.store(self.born(target, new.now), Ordering::Relaxed);
+            spot.note.store(self.born(target, new.times.now), Ordering::Relaxed);
         }
         // Acks and resets may have come since the entry was taken over.
-        self.note_use(found.id);
+        self.adopt_idle(found.id, new.times);
         found.slot.fields().owner.store(new.owner, Ordering::Relaxed);
         if let Some(token) = token.take() {
             // SAFETY: early entries have no token. Either this thread has ended the entry, or no
@@ -72,7 +72,7 @@ impl<T: 'static> Trees<T> {
         xor: u64,
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
-        let New { key, deadline, .. } = *new;
+        let New { key, times: Times { deadline, .. }, .. } = *new;
         let slot = found.slot;
         let early = found.lease;
         // From here on the entry has the root's deadline, which renewals may already move.

@@ -37,7 +37,7 @@ mod merge;
 mod renew;
 
 use super::tree::{read, Tree};
-use super::{Mine, Trees};
+use super::{Mine, Times, Trees};
 use crate::core::index::{Candidate, Index};
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
@@ -88,8 +88,7 @@ pub(in crate::ack::trees) struct Key<'a> {
 pub(super) struct New<'a> {
     pub(super) key: Key<'a>,
     pub(super) owner: u64,
-    pub(super) deadline: u64,
-    pub(super) now: u64,
+    pub(super) times: Times,
 }
 
 impl<T: 'static> Trees<T> {

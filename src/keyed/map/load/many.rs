@@ -243,6 +243,8 @@ impl<'q, V: Clone + 'static, Q: Hash + Eq + ?Sized> Many<'q, V, Q> {
             };
             self.values.insert(key, value);
         }
+        // The `Drop` of a key may panic: a `Vec` then drops the others, and a `HashMap` does not.
+        drop(guards.into_values().collect::<Vec<_>>());
         Ok(())
     }
 
