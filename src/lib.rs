@@ -164,8 +164,8 @@ pub mod wheel {
 }
 
 pub use ack::{
-    edge, Ack, AckError, AckMany, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics,
-    OnDrop, Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
+    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics, OnDrop,
+    Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
 pub use core::lateness::Lateness;
 #[cfg(feature = "async")]

@@ -1,6 +1,6 @@
 //! The calls on many roots: one clock reading, and memory fetched ahead.
 
-use super::{Ack, AckError, AckTracker, Root};
+use super::{Ack, AckError, AckTracker, Root, RootId};
 use crate::error::TokenError;
 use crate::time::Lifetime;
 
@@ -71,80 +71,27 @@ impl<T: Send + 'static> AckTracker<T> {
         self.trees.init_many(items, tokens.into_iter(), timeout.into(), each);
     }
 
-    /// Acks each `(root, xor)` and calls `each` with its place and result. The call fetches the
-    /// memory of a group before it looks at the first member, which hides most of the latency of a
-    /// large table.
-    pub fn ack_many<R: AckMany>(
+    /// Acks each `(root, xor)`, issued or chosen, and calls `each` with its place and result. The
+    /// call fetches the memory of a group before it looks at the first member, which hides most of
+    /// the latency of a large table.
+    ///
+    /// ```
+    /// # use expiry::{edge, Ack, AckTracker};
+    /// # let tracker = AckTracker::builder().build()?;
+    /// let (one, other) = (edge(), edge());
+    /// let root = tracker.issue(one ^ other, 42)?;
+    /// let mut completed = 0;
+    /// tracker.ack_many(&[(root, one), (root, other)], |_, acked| {
+    ///     completed += usize::from(acked == Ok(Ack::Completed));
+    /// });
+    /// assert_eq!(completed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ack_many<R: Copy + Into<RootId>>(
         &self,
         items: &[(R, u64)],
         each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
-        R::ack_many(self, items, each);
-    }
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Root {}
-    impl Sealed for u64 {}
-}
-
-/// Kinds of roots that can be acked in batches: [`Root`] and `u64`.
-///
-/// # Examples
-///
-/// ```
-/// use expiry::{edge, AckMany, AckTracker};
-///
-/// /// How many of these came too late.
-/// fn late<R: AckMany>(tracker: &AckTracker, acks: &[(R, u64)]) -> usize {
-///     let mut late = 0;
-///     tracker.ack_many(acks, |_, acked| late += usize::from(acked.is_err()));
-///     late
-/// }
-///
-/// let tracker = AckTracker::builder().build_manual()?;
-/// let (one, other) = (edge(), edge());
-/// let issued = tracker.issue(one, 42)?;
-/// let chosen = 7_u64;
-/// tracker.init(chosen, other, 42)?;
-/// assert_eq!((late(&tracker, &[(issued, one)]), late(&tracker, &[(chosen, other)])), (0, 0));
-/// assert_eq!(late(&tracker, &[(issued, one)]), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub trait AckMany: sealed::Sealed + Sized {
-    #[doc(hidden)]
-    fn ack_many<T: Send + 'static>(
-        tracker: &AckTracker<T>,
-        items: &[(Self, u64)],
-        each: impl FnMut(usize, Result<Ack, AckError>),
-    );
-}
-
-impl AckMany for Root {
-    fn ack_many<T: Send + 'static>(
-        tracker: &AckTracker<T>,
-        items: &[(Self, u64)],
-        mut each: impl FnMut(usize, Result<Ack, AckError>),
-    ) {
-        const GROUP: usize = 16;
-        for (group, items) in items.chunks(GROUP).enumerate() {
-            for (root, _) in items {
-                tracker.trees.prefetch_issued(*root);
-            }
-            for (at, &(root, xor)) in items.iter().enumerate() {
-                each(group * GROUP + at, tracker.trees.ack_issued(root, xor));
-            }
-        }
-    }
-}
-
-impl AckMany for u64 {
-    fn ack_many<T: Send + 'static>(
-        tracker: &AckTracker<T>,
-        items: &[(Self, u64)],
-        each: impl FnMut(usize, Result<Ack, AckError>),
-    ) {
-        tracker.trees.ack_chosen_many(items, each);
+        self.trees.ack_many(items, each);
     }
 }

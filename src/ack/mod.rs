@@ -24,7 +24,6 @@ mod tests;
 mod trees;
 mod tuple;
 
-pub use batches::AckMany;
 pub use builder::AckTrackerBuilder;
 pub use deliver::Handler;
 pub use edge::edge;

@@ -5,20 +5,6 @@ mod imp {
     use std::cell::UnsafeCell;
     use std::mem::ManuallyDrop;
 
-    /// A value that is not looked at until it is taken.
-    #[repr(transparent)]
-    pub(crate) struct Kept<T>(T);
-
-    impl<T> Kept<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Kept(value)
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            self.0
-        }
-    }
-
     /// A value in a shared place, which leaves it once. It is not dropped with the place.
     #[repr(transparent)]
     pub(crate) struct Given<T>(UnsafeCell<ManuallyDrop<T>>);
@@ -60,40 +46,28 @@ mod imp {
 mod imp {
     use loom::cell::UnsafeCell;
 
-    /// As above. Taking the value counts as a write, which must come after `new`.
-    pub(crate) struct Kept<T>(UnsafeCell<Option<T>>);
-
-    impl<T> Kept<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Kept(UnsafeCell::new(Some(value)))
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            // SAFETY: taken by value: no other thread has it, which loom checks.
-            self.0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
-        }
-    }
-
-    /// As above. A value that no thread takes is dropped here, which models notice.
-    pub(crate) struct Given<T>(Kept<T>);
+    /// As above. Taking the value counts as a write, which must come after `new`. A value that no
+    /// thread takes is dropped here, which models notice.
+    pub(crate) struct Given<T>(UnsafeCell<Option<T>>);
 
     impl<T> Given<T> {
         pub(crate) fn new(value: T) -> Self {
-            Given(Kept::new(value))
+            Given(UnsafeCell::new(Some(value)))
         }
 
         pub(crate) fn into_inner(self) -> T {
-            self.0.into_inner()
+            // SAFETY: taken by value: no other thread has it.
+            unsafe { self.take() }
         }
 
         pub(crate) unsafe fn take(&self) -> T {
             // SAFETY: no other thread touches the value meanwhile, which loom checks.
-            self.0 .0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
+            self.0.with_mut(|value| unsafe { (*value).take() }).expect("not taken yet")
         }
 
         pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&T) -> R) -> R {
             // SAFETY: no thread takes the value meanwhile, which loom checks.
-            self.0 .0.with(|value| f(unsafe { &*value }.as_ref().expect("not taken yet")))
+            self.0.with(|value| f(unsafe { &*value }.as_ref().expect("not taken yet")))
         }
     }
 }
@@ -101,4 +75,4 @@ mod imp {
 // SAFETY: one thread puts the value in, and one takes it. Threads borrow it only if `T` is `Sync`.
 unsafe impl<T: Send> Sync for Given<T> {}
 
-pub(crate) use imp::{Given, Kept};
+pub(crate) use imp::Given;

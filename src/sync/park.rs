@@ -2,17 +2,12 @@
 
 use super::stack::Stack;
 use super::thread::Thread;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a store finds the thread to wake.
+/// A thread that sleeps, for one store or for many.
 ///
 /// A wake-up before the sleep is not lost: `unpark` leaves a token that the next `park` consumes.
-pub(crate) struct Waker {
-    sleeper: OnceLock<Sleeper>,
-}
-
-/// A thread that sleeps, for one store or for many.
 pub(crate) struct Sleeper {
     thread: Thread,
     /// Where many stores share the thread: which of them wakes it, and where it looks for that.
@@ -38,27 +33,6 @@ impl Sleeper {
             calls.push(*number);
         }
         self.thread.unpark();
-    }
-}
-
-impl Waker {
-    pub(crate) fn new() -> Self {
-        Waker { sleeper: OnceLock::new() }
-    }
-
-    /// Says which thread [`wake`](Self::wake) wakes. The first call counts.
-    pub(crate) fn set(&self, sleeper: Sleeper) {
-        let _ = self.sleeper.set(sleeper);
-    }
-
-    pub(crate) fn is_set(&self) -> bool {
-        self.sleeper.get().is_some()
-    }
-
-    pub(crate) fn wake(&self) {
-        if let Some(sleeper) = self.sleeper.get() {
-            sleeper.wake();
-        }
     }
 }
 
@@ -101,61 +75,42 @@ pub(crate) fn doze(limit: Duration) {
 }
 
 /// Back-off of a thread that waits for a busy one, be it for an instruction or for seconds. It
-/// yields first, then sleeps. A sleep takes an eighth of the time waited so far, and at most
-/// [`LONGEST`]: a wait ends late by an eighth of its length, and costs next to no processor.
+/// yields first, and then sleeps, each time for a tenth longer: a wait ends late by a tenth of its
+/// length, and by [`LONGEST`] at most.
 pub(crate) struct Backoff {
     turns: u32,
-    #[cfg(not(expiry_loom))]
-    began: Option<std::time::Instant>,
+    sleep: Duration,
 }
 
 /// How often a waiting thread yields before it sleeps.
-#[cfg(not(expiry_loom))]
 const TURNS: u32 = 64;
 
-/// The shortest and the longest sleep.
-#[cfg(not(expiry_loom))]
-const SHORTEST: Duration = Duration::from_micros(20);
-#[cfg(not(expiry_loom))]
+/// The first and the longest sleep.
+const FIRST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(10);
 
-/// No thread outside a user's code is kept from going on for so long.
-#[cfg(not(expiry_loom))]
-const LONG: Duration = Duration::from_secs(1);
+/// After so many turns it has waited for a second: no thread outside a user's code is kept from
+/// going on for so long.
+const LONG: u32 = TURNS + 160;
 
 impl Backoff {
     pub(crate) fn new() -> Self {
-        Backoff {
-            turns: 0,
-            #[cfg(not(expiry_loom))]
-            began: None,
-        }
+        Backoff { turns: 0, sleep: FIRST }
     }
 
     /// Whether this has waited for longer than any instruction takes.
     pub(crate) fn is_long(&self) -> bool {
-        #[cfg(not(expiry_loom))]
-        return self.began.is_some_and(|began| began.elapsed() > LONG);
-        #[cfg(expiry_loom)]
-        false
+        self.turns > LONG
     }
 
     /// Yields or sleeps. It does not park: other code may have unparked the caller's thread.
-    #[cfg(not(expiry_loom))]
-    pub(crate) fn wait(&mut self) {
-        if self.turns < TURNS {
-            self.turns += 1;
-            std::thread::yield_now();
-            return;
-        }
-        let began = *self.began.get_or_insert_with(std::time::Instant::now);
-        std::thread::sleep((began.elapsed() / 8).clamp(SHORTEST, LONGEST));
-    }
-
-    /// Lets the other threads of the model have their turn.
-    #[cfg(expiry_loom)]
     pub(crate) fn wait(&mut self) {
         self.turns += 1;
-        loom::thread::yield_now();
+        if self.turns <= TURNS {
+            super::thread::yield_now();
+        } else {
+            nap(self.sleep);
+            self.sleep = (self.sleep * 11 / 10).min(LONGEST);
+        }
     }
 }

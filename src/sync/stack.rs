@@ -1,6 +1,6 @@
 //! A stack on which any thread pushes, and of which one takes everything at once.
 
-use super::cell::Kept;
+use super::cell::Given;
 use super::{AtomicPtr, Ordering};
 use std::marker::PhantomData;
 use std::ptr;
@@ -18,7 +18,7 @@ unsafe impl<T: Send> Send for Stack<T> {}
 unsafe impl<T: Send> Sync for Stack<T> {}
 
 struct Link<T> {
-    item: Kept<T>,
+    item: Given<T>,
     /// The link that was pushed before.
     next: *mut Link<T>,
 }
@@ -30,7 +30,7 @@ impl<T> Stack<T> {
 
     pub(crate) fn push(&self, item: T) {
         let mut head = self.head.load(Ordering::Relaxed);
-        let item = Kept::new(item);
+        let item = Given::new(item);
         let link = Box::into_raw(Box::new(Link { item, next: head }));
         loop {
             // Release publishes the link to the taking swap; those below it are published by the

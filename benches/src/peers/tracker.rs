@@ -1,7 +1,7 @@
 //! This crate's tracker: default settings, its reaper running, a handler that takes the owner.
 
 use super::{finished, Batch, Id, New, Peer, Touch};
-use expiry::{Ack, AckError, AckMany, AckTracker, Outcome, Root, RootId};
+use expiry::{Ack, AckError, AckTracker, Outcome, Root, RootId};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub type Issued = Tracker<Root>;
 
 pub type Chosen = Tracker<u64>;
 
-pub trait Kind: Id + AckMany + Into<RootId> {
+pub trait Kind: Id + Into<RootId> {
     const NAME: &'static str;
 
     fn begin(tracker: &AckTracker, tree: New) -> Self;

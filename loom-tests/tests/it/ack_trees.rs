@@ -7,7 +7,7 @@
 //! the caller. The tracker holds an ack that is early all the same (S8).
 
 use expiry::model::stop_at;
-use expiry::{Ack, AckError, AckMany, Done, Lifetime, Reason, Root, RootId};
+use expiry::{Ack, AckError, Done, Lifetime, Reason, Root, RootId};
 use loom_tests::{after, aside, beside, costly, deep, light, model, Rig, TICK};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -150,7 +150,7 @@ fn one_completes(rig: &Rig, root: impl Into<RootId>, a: Acked, b: Acked) {
 type Acked = Result<Ack, AckError>;
 
 /// The answers to a batch of acks, in order.
-fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
+fn ack_all<R: Copy + Into<RootId>>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
     let mut all = Vec::new();
     rig.ack_many(items, |at, done| {
         assert_eq!(at, all.len());
@@ -163,7 +163,7 @@ fn ack_all<R: AckMany>(rig: &Rig, items: &[(R, u64)]) -> Vec<Acked> {
 /// other edge, in the opposite order. Exactly one of the two threads completes each tree.
 fn a_batch_beside_single_acks<R>(begin: fn(&Rig) -> [R; 2])
 where
-    R: AckMany + Into<RootId> + Copy + 'static,
+    R: Copy + Into<RootId> + 'static,
 {
     let rig = Rig::new();
     let roots = begin(&rig);

@@ -3,7 +3,7 @@
 use super::chosen::Key;
 use super::{Mine, Trees};
 use crate::ack::error::AckError;
-use crate::ack::outcome::{Ack, Root};
+use crate::ack::outcome::{Ack, Root, RootId};
 use crate::core::header::Header;
 use crate::core::index::Candidate;
 use crate::core::lease::IssuedId;
@@ -93,21 +93,19 @@ impl Trees<()> {
 }
 
 impl<T: 'static> Trees<T> {
-    /// Starts fetching what an ack of `root` will touch.
     #[inline]
-    pub(crate) fn prefetch_issued(&self, root: Root) {
-        if let Some(slot) = self.engine.slots.slot(IssuedId(root.0).slot()) {
+    fn prefetch(&self, slot: u32) {
+        if let Some(slot) = self.engine.slots.slot(slot) {
             crate::core::prefetch_at(slot.address());
         }
     }
 
-    /// Hashes the keys of a group, and starts fetching their index buckets.
+    /// A key whose index bucket is being fetched.
     #[inline(always)]
-    fn find_homes<'a>(&'a self, ids: impl Iterator<Item = u64>, keys: &mut [Key<'a>; GROUP]) {
-        for (key, id) in keys.iter_mut().zip(ids) {
-            *key = self.key(id);
-            key.index.prefetch(key.hash);
-        }
+    fn key_at_hand(&self, id: u64) -> Key<'_> {
+        let key = self.key(id);
+        key.index.prefetch(key.hash);
+        key
     }
 
     /// Inits each root with the next of the `tokens`, for as long as these last.
@@ -121,7 +119,9 @@ impl<T: 'static> Trees<T> {
         let mut keys = [self.key(0); GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
-                self.find_homes(items.iter().map(|item| item.0), &mut keys);
+                for (key, item) in keys.iter_mut().zip(items) {
+                    *key = self.key_at_hand(item.0);
+                }
                 let items = items.iter().zip(&keys).enumerate();
                 for ((at, (&(_, xor, owner), &key)), token) in items.zip(&mut tokens) {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
@@ -133,27 +133,35 @@ impl<T: 'static> Trees<T> {
         });
     }
 
-    /// Acks in groups: hashes the keys, fetches their homes, then the slots, and acks.
-    pub(crate) fn ack_chosen_many(
+    /// Acks in groups: fetches the slots of issued roots, and the index buckets and then the slots
+    /// of chosen ones, before the first ack of the group.
+    pub(crate) fn ack_many<R: Copy + Into<RootId>>(
         &self,
-        items: &[(u64, u64)],
+        items: &[(R, u64)],
         mut each: impl FnMut(usize, Result<Ack, AckError>),
     ) {
         let mut keys = [self.key(0); GROUP];
         let mut candidates: [Option<Candidate<'_>>; GROUP] = [None; GROUP];
         for (group, items) in items.chunks(GROUP).enumerate() {
-            self.find_homes(items.iter().map(|item| item.0), &mut keys);
-            for (candidate, key) in candidates.iter_mut().zip(&keys[..items.len()]) {
-                *candidate = key.index.candidate(key.hash);
-                if let Some(slot) = candidate.and_then(|seen| self.engine.slots.slot(seen.slot())) {
-                    crate::core::prefetch_at(slot.address());
+            for (&(root, _), key) in items.iter().zip(&mut keys) {
+                match root.into() {
+                    RootId::Issued(root) => self.prefetch(IssuedId(root.0).slot()),
+                    RootId::Chosen(id) => *key = self.key_at_hand(id),
                 }
             }
-            for (at, (&(_, xor), &key)) in items.iter().zip(&keys).enumerate() {
-                let done = if xor == 0 {
-                    Err(AckError::ZeroEdge)
-                } else {
-                    self.ack_chosen_at(candidates[at], key, xor)
+            for (at, &(root, _)) in items.iter().enumerate() {
+                if let RootId::Chosen(_) = root.into() {
+                    candidates[at] = keys[at].index.candidate(keys[at].hash);
+                    if let Some(seen) = candidates[at] {
+                        self.prefetch(seen.slot());
+                    }
+                }
+            }
+            for (at, &(root, xor)) in items.iter().enumerate() {
+                let done = match root.into() {
+                    RootId::Issued(root) => self.ack_issued(root, xor),
+                    RootId::Chosen(_) if xor == 0 => Err(AckError::ZeroEdge),
+                    RootId::Chosen(_) => self.ack_chosen_at(candidates[at], keys[at], xor),
                 };
                 each(group * GROUP + at, done);
             }

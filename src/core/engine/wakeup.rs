@@ -23,9 +23,10 @@
 //! finds the shard left. If it comes after, the thread finds the announcement, and all that was
 //! wanted before that.
 
-use crate::sync::park::{Sleeper, Waker};
+use crate::sync::park::Sleeper;
 use crate::sync::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
+use std::sync::OnceLock;
 
 /// Something is wanted at once. A sleeping reaper announces a later tick, at least 1.
 pub(super) const AT_ONCE: u64 = 0;
@@ -37,7 +38,7 @@ pub(crate) struct Wakeup {
     /// For models: until when the reaper sleeps, or is about to; 0 if it does not.
     #[cfg(expiry_loom)]
     sleeps_until: std::sync::atomic::AtomicU64,
-    reaper: Waker,
+    reaper: OnceLock<Sleeper>,
 }
 
 impl Wakeup {
@@ -46,23 +47,25 @@ impl Wakeup {
             announced: CachePadded::new(AtomicU64::new(0)),
             #[cfg(expiry_loom)]
             sleeps_until: std::sync::atomic::AtomicU64::new(0),
-            reaper: Waker::new(),
+            reaper: OnceLock::new(),
         }
     }
 
     pub(crate) fn set_reaper(&self, reaper: Sleeper) {
-        self.reaper.set(reaper);
+        let _ = self.reaper.set(reaper);
         // The reaper may have gone to sleep before another thread could wake it.
-        self.reaper.wake();
+        self.wake();
     }
 
     pub(super) fn has_reaper(&self) -> bool {
-        self.reaper.is_set()
+        self.reaper.get().is_some()
     }
 
     /// Wakes the reaper whatever it has announced: it has new orders.
     pub(crate) fn wake(&self) {
-        self.reaper.wake();
+        if let Some(reaper) = self.reaper.get() {
+            reaper.wake();
+        }
     }
 
     /// Wakes the reaper if it sleeps, but not from a pause. The caller has given an order before,
@@ -76,7 +79,7 @@ impl Wakeup {
     /// published before what it wants then.
     pub(super) fn wake_by(&self, tick: u64) {
         if self.announced.fetch_min(tick, Ordering::AcqRel) > tick {
-            self.reaper.wake();
+            self.wake();
         }
     }
 
@@ -123,7 +126,7 @@ impl Wakeup {
         let relaxed = std::sync::atomic::Ordering::Relaxed;
         let until = self.sleeps_until.load(relaxed);
         if until != 0 && until <= tick {
-            self.reaper.wake();
+            self.wake();
         }
     }
 }

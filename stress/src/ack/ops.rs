@@ -35,8 +35,7 @@ pub struct Ops<'t> {
     batch: usize,
     calls: u64,
     roots: Vec<Root>,
-    issued_acks: Vec<(Root, u64)>,
-    chosen_acks: Vec<(u64, u64)>,
+    acks: Vec<(RootId, u64)>,
     issues: Vec<(u64, u64)>,
     inits: Vec<(u64, u64, u64)>,
     /// Time per ack: of single ones, or the mean of a batch.
@@ -58,8 +57,7 @@ impl<'t> Ops<'t> {
             batch,
             calls: 0,
             roots: Vec::new(),
-            issued_acks: Vec::new(),
-            chosen_acks: Vec::new(),
+            acks: Vec::new(),
             issues: Vec::new(),
             inits: Vec::new(),
             ack_time,
@@ -96,19 +94,11 @@ impl<'t> Ops<'t> {
         }
         for acks in acks.chunks(self.batch) {
             let began = self.timed(TIMED_BATCHES);
-            match self.ids {
-                Ids::Issued => {
-                    self.issued_acks.clear();
-                    self.issued_acks
-                        .extend(acks.iter().map(|ack| (Root::from_bits(ack.root), ack.xor)));
-                    self.tracker.ack_many(&self.issued_acks, |at, done| each(&acks[at], done));
-                }
-                Ids::Chosen => {
-                    self.chosen_acks.clear();
-                    self.chosen_acks.extend(acks.iter().map(|ack| (ack.root, ack.xor)));
-                    self.tracker.ack_many(&self.chosen_acks, |at, done| each(&acks[at], done));
-                }
-            }
+            let mut batch = std::mem::take(&mut self.acks);
+            batch.clear();
+            batch.extend(acks.iter().map(|ack| (self.id(ack.root), ack.xor)));
+            self.tracker.ack_many(&batch, |at, done| each(&acks[at], done));
+            self.acks = batch;
             if let Some(began) = began {
                 self.ack_time.record(began.elapsed() / acks.len() as u32);
             }

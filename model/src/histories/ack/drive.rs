@@ -411,26 +411,15 @@ impl Run {
         self.acks(&items)
     }
 
-    /// Items of one kind, in one batch.
+    /// All in one batch.
     fn acks(&mut self, items: &[(RootId, u64)]) -> Check {
         let expected = items.iter().map(|&(root, xor)| self.model.ack(root, xor));
         let expected: Vec<_> = expected.collect();
         let mut got = Vec::new();
-        let (mut issued, mut chosen) = (Vec::new(), Vec::new());
-        for &(root, xor) in items {
-            match root {
-                RootId::Issued(root) => issued.push((root, xor)),
-                RootId::Chosen(id) => chosen.push((id, xor)),
-            }
-        }
-        let mut each = |at: usize, result| {
+        self.tracker.ack_many(items, |at, result| {
             assert_eq!(at, got.len(), "in order");
             got.push(result);
-        };
-        match chosen.is_empty() {
-            true => self.tracker.ack_many(&issued, &mut each),
-            false => self.tracker.ack_many(&chosen, &mut each),
-        }
+        });
         same!(got, expected);
         Ok(())
     }
@@ -440,10 +429,7 @@ impl Run {
             self.model.in_flight().map(|(root, _, entry)| (root, entry.xor)).collect();
         items.sort_unstable();
         if batch {
-            let (chosen, issued): (Vec<_>, Vec<_>) =
-                items.into_iter().partition(|(root, _)| matches!(root, RootId::Chosen(_)));
-            self.acks(&issued)?;
-            return self.acks(&chosen);
+            return self.acks(&items);
         }
         for (root, xor) in items {
             let expected = self.model.ack(root, xor);
