@@ -469,7 +469,7 @@ impl<M: Send + 'static> Task<M> {
         let Some((Received { message, .. }, deliveries, why)) = self.custody.letter(id) else {
             return;
         };
-        let stream = &self.shared.options.stream;
+        let options = &self.shared.options;
         let mut headers = HeaderMap::new();
         let original = message.headers.iter().flat_map(HeaderMap::iter);
         // The server would act on headers of its own.
@@ -480,10 +480,9 @@ impl<M: Send + 'static> Task<M> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let MessageId { sequence, published, .. } = id;
-        headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
-        headers.insert("Expiry-Stream", stream.as_str());
-        headers.insert("Expiry-Sequence", sequence.to_string());
+        headers.insert("Nats-Msg-Id", id.name(&options.source()));
+        headers.insert("Expiry-Stream", options.stream.as_str());
+        headers.insert("Expiry-Sequence", id.sequence.to_string());
         headers.insert("Expiry-Subject", message.subject.as_str());
         headers.insert("Expiry-Deliveries", deliveries.to_string());
         headers.insert("Expiry-Reason", one_line(why));

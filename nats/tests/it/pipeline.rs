@@ -164,6 +164,38 @@ fn what_an_attempt_publishes_again_is_stored_once() {
     assert!(passed_on(&rig).into_iter().eq(1..=100));
 }
 
+/// Two consumers are two applications: what one publishes or buries is no duplicate of the other's.
+#[test]
+fn two_consumers_of_a_stream_have_ids_of_their_own() {
+    let rig = Rig::start();
+    rig.stream("both", "both.>");
+    (1..=10).for_each(|number| rig.put("both.numbers", &number.to_string()));
+    let worker = rig.worker("a");
+    let topologies = ["one", "other"].map(|consumer| {
+        let options = SourceOptions::new("both", consumer).dead_letters("it.dead.in");
+        let source = crate::joined(&worker, || worker.nats.source(options.clone(), decode));
+        let sinks = worker.enter(|nats| {
+            nats.sink(|n: &u64| match n {
+                10 => Err("it is poison"),
+                n => {
+                    let (subject, payload) = ("out.numbers".into(), n.to_string().into());
+                    Ok(Outgoing { subject, payload, ..Outgoing::default() })
+                }
+            })
+        });
+        let topology = TopologyBuilder::new();
+        let input = topology.spout("in", move |context| source.spout(context));
+        topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&input);
+        topology.start().unwrap()
+    });
+    let consumers = ["one", "other"];
+    rig.until("all are acked", || consumers.iter().all(|it| rig.unacked("both", it) == 0));
+    for topology in topologies {
+        topology.kill();
+    }
+    assert_eq!((rig.messages("out"), rig.messages("dead")), (18, 2));
+}
+
 /// A message that no stream takes is no matter of time.
 #[test]
 fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
