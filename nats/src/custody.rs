@@ -65,7 +65,8 @@ pub(crate) struct Custody<Id, T> {
     /// The number of messages that the topology has.
     given: usize,
     /// When a held message is next to be reported in progress. All waits are equal: a queue sorts
-    /// them. An entry whose message has gone, or has another time, is skipped.
+    /// them. An entry whose message has gone, or has another time, is skipped; when more than half
+    /// of the entries are such, they are removed.
     extensions: VecDeque<(Duration, Id)>,
     /// When suspects are taken again: a dead letter was not stored.
     letters_at: Duration,
@@ -171,6 +172,11 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             return Some(Action::Nak(message, self.letters_at - now));
         }
         let extend_at = now + self.ack_wait / 3;
+        if self.extensions.len() > 2 * self.held.len() + 64 {
+            let held = &self.held;
+            self.extensions
+                .retain(|(at, id)| held.get(id).is_some_and(|held| held.extend_at == *at));
+        }
         self.extensions.push_back((extend_at, id));
         if let Some(held) = self.held.get_mut(&id) {
             (held.message, held.deliveries, held.extend_at) = (message, deliveries, extend_at);

@@ -56,6 +56,8 @@ fn a_message_whose_ack_was_lost_is_acked_again() {
     for id in 2..2 + REMEMBERED as u64 {
         give(&mut custody, id, 1, "x");
         custody.acked(id);
+        // However many come and go before the first is reported in progress.
+        assert!(custody.extensions.len() <= 65);
     }
     give(&mut custody, 1, 2, "b");
     assert_eq!(custody.acked.len(), REMEMBERED);
@@ -317,6 +319,9 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             if std::mem::replace(&mut broker[at(id)].has_tree, true) {
                 return Err("given twice".into());
             }
+        }
+        if custody.extensions.len() > 2 * MESSAGES as usize + 65 {
+            return Err(format!("{} reports of progress wait", custody.extensions.len()));
         }
         while let Some(&id) = custody.next_extension(now) {
             if arrives {
