@@ -75,6 +75,8 @@ pub(crate) struct Custody<Id, T> {
     /// The suspect that was taken back in its trial, before the topology began with it.
     untried: Option<Id>,
     acked: HashSet<Id>,
+    /// The oldest of `acked` first, and ids that a first delivery has removed from there. Such an
+    /// entry may forget a later ack of its message early.
     acked_order: VecDeque<Id>,
 }
 
@@ -163,8 +165,10 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         deliveries: u64,
         message: T,
     ) -> Option<Action<Id, T>> {
-        // A first delivery comes from a consumer that was made anew, to read all again.
-        if deliveries > 1 && self.acked.contains(&id) {
+        if deliveries == 1 {
+            // A consumer that was made anew reads all again: none of its deliveries is acked yet.
+            self.acked.remove(&id);
+        } else if self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
         let is_suspect = deliveries > self.most;

@@ -51,7 +51,10 @@ fn a_message_whose_ack_was_lost_is_acked_again() {
     give(&mut custody, 1, 1, "a");
     custody.acked(1);
     assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Some(Action::AckAgain("b")));
+    // A consumer that was made anew reads all again: what it acked before is not acked.
     give(&mut custody, 1, 1, "c");
+    assert!(matches!(custody.failed(1, "no", Some(SECOND)), Some(Action::Nak("c", _))));
+    give(&mut custody, 1, 2, "d");
     custody.acked(1);
     for id in 2..2 + REMEMBERED as u64 {
         give(&mut custody, id, 1, "x");
