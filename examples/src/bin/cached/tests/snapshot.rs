@@ -3,7 +3,7 @@ use crate::cache::Policy;
 use std::path::PathBuf;
 
 fn cache() -> Cache {
-    Cache::new(None, Policy::S3Fifo).unwrap()
+    Cache::new(None, Policy::S3Fifo, 1 << 30).unwrap()
 }
 
 /// A file of this test process, which goes with it.
