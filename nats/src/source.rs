@@ -419,6 +419,11 @@ fn takes(filter: &str, subject: &str) -> bool {
         }
 }
 
+/// Drops what the user's function has made. A panic of the drop does not end the I/O task.
+fn discard<M>(message: M) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(message)));
+}
+
 /// The most messages of which the source notes when they failed first.
 const NOTED: usize = 1 << 16;
 
@@ -561,7 +566,9 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
         let (done, closed) = blocking::channel();
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
-        lock(&self.link.messages).clear(); // given back; a later topology does not get them
+        // They are given back. A later topology does not get them.
+        let given = std::mem::take(&mut *lock(&self.link.messages));
+        given.into_iter().for_each(|(_, message, _)| discard(message));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
 use super::batch::{self, Pulled};
-use super::{Gauges, Incoming, MessageId, Messages, Outcome, Owned, Shared, DEAD, PULL};
+use super::{discard, Gauges, Incoming, MessageId, Messages, Outcome, Owned, Shared, DEAD, PULL};
 use crate::base::{count, lock};
 use crate::custody::{Action, Custody, Letter};
 use crate::{clock, Held};
@@ -339,7 +339,11 @@ impl<M: Send + 'static> Task<M> {
     /// Gives back what the spout, which is not active, has not taken.
     async fn give_back(&mut self) {
         let given = std::mem::take(&mut *lock(&self.messages));
-        for message in self.custody.take_unused(given.into_iter().map(|(id, ..)| id)) {
+        let unused = given.into_iter().map(|(id, message, _)| {
+            discard(message);
+            id
+        });
+        for message in self.custody.take_unused(unused) {
             message.answer(AckKind::Nak(None)).await;
         }
     }
