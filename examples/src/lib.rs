@@ -2,6 +2,7 @@
 
 use clap::builder::RangedU64ValueParser;
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,13 @@ pub fn exit(done: Done) -> ExitCode {
 /// Accepts the number of an option if it is at least 1.
 pub fn at_least_one() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..)
+}
+
+/// The path with more at its end: another place for each other path.
+pub fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
 }
 
 /// Runs `work` on that many threads, each with its number. Returns their results or an error.

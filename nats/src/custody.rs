@@ -65,7 +65,8 @@ pub(crate) struct Custody<Id, T> {
     /// The number of messages that the topology has.
     given: usize,
     /// When a held message is next to be reported in progress. All waits are equal: a queue sorts
-    /// them. An entry whose message has gone, or has another time, is skipped.
+    /// them. An entry whose message has gone, or has another time, is skipped; when more than half
+    /// of the entries are such, they are removed.
     extensions: VecDeque<(Duration, Id)>,
     /// When suspects are taken again: a dead letter was not stored.
     letters_at: Duration,
@@ -74,6 +75,8 @@ pub(crate) struct Custody<Id, T> {
     /// The suspect that was taken back in its trial, before the topology began with it.
     untried: Option<Id>,
     acked: HashSet<Id>,
+    /// The oldest of `acked` first, and ids that a first delivery has removed from there. Such an
+    /// entry may forget a later ack of its message early.
     acked_order: VecDeque<Id>,
 }
 
@@ -162,8 +165,10 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
         deliveries: u64,
         message: T,
     ) -> Option<Action<Id, T>> {
-        // A first delivery comes from a consumer that was made anew, to read all again.
-        if deliveries > 1 && self.acked.contains(&id) {
+        if deliveries == 1 {
+            // A consumer that was made anew reads all again: none of its deliveries is acked yet.
+            self.acked.remove(&id);
+        } else if self.acked.contains(&id) {
             return Some(Action::AckAgain(message));
         }
         let is_suspect = deliveries > self.most;
@@ -171,6 +176,11 @@ impl<Id: Copy + Eq + Hash, T> Custody<Id, T> {
             return Some(Action::Nak(message, self.letters_at - now));
         }
         let extend_at = now + self.ack_wait / 3;
+        if self.extensions.len() > 2 * self.held.len() + 64 {
+            let held = &self.held;
+            self.extensions
+                .retain(|(at, id)| held.get(id).is_some_and(|held| held.extend_at == *at));
+        }
         self.extensions.push_back((extend_at, id));
         if let Some(held) = self.held.get_mut(&id) {
             (held.message, held.deliveries, held.extend_at) = (message, deliveries, extend_at);

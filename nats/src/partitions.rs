@@ -111,7 +111,8 @@ stats! { counted
     counters {
         /// Beats that the brokers took.
         beats,
-        /// Beats, claims and releases that were refused or had no answer.
+        /// Beats, claims and releases that were refused or had no answer, and attempts to make
+        /// deleted streams again.
         failures,
         /// Claims and releases that the worker sent.
         claims,

@@ -112,6 +112,11 @@ impl SourceOptions {
         }
     }
 
+    /// The source's name in the ids of what it causes to be stored. Neither part has a dot.
+    fn source(&self) -> String {
+        format!("{}.{}", self.stream, self.consumer)
+    }
+
     fn check(&self) -> Result<(), NatsError> {
         // The streams of this crate are named APP+SET+KIND.
         self.stream.split('+').try_for_each(|part| NatsError::name("stream", part))?;
@@ -154,6 +159,13 @@ pub struct MessageId {
     pub published: i128,
     /// The epoch of its partition's owner, in a partitioned source.
     pub epoch: Option<u64>,
+}
+
+impl MessageId {
+    /// The message's name among the messages of all sources, the same under each owner.
+    fn name(self, source: &str) -> String {
+        format!("{source}-{}-{}", self.sequence, self.published)
+    }
 }
 
 stats! { counted
@@ -367,8 +379,8 @@ impl<M: Send + 'static> StreamSource<M> {
             self.runtime.spawn(task.run(told));
             Arc::new(Link { gauges, messages, outcomes })
         });
-        let stream = self.shared.options.stream.clone();
-        StreamSpout { link: link.clone(), waker: context.waker(), stream }
+        let source = self.shared.options.source();
+        StreamSpout { link: link.clone(), waker: context.waker(), source }
     }
 
     /// What this worker's spouts have done so far.
@@ -405,6 +417,11 @@ fn takes(filter: &str, subject: &str) -> bool {
                 _ => return false,
             }
         }
+}
+
+/// Drops what the user's function has made. A panic of the drop does not end the I/O task.
+fn discard<M>(message: M) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(message)));
 }
 
 /// The most messages of which the source notes when they failed first.
@@ -493,7 +510,7 @@ impl<M> Shared<M> {
 pub struct StreamSpout<M> {
     link: Arc<Link<M>>,
     waker: Waker,
-    stream: String,
+    source: String,
 }
 
 debug!(StreamSpout<M>, |_it| "StreamSpout");
@@ -517,8 +534,7 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
             if held.is_some_and(|held| !held.may_act()) {
                 continue; // the I/O task forgets it
             }
-            let MessageId { sequence, published, .. } = id; // the same under each owner
-            let seed = hash_of(format!("{}-{sequence}-{published}", self.stream));
+            let seed = hash_of(id.name(&self.source));
             if let Err(refused) = out.emit_seeded(message, id, seed) {
                 self.tell(Outcome::Failed(refused.id, refused.to_string(), false));
                 out.report(&refused); // last: a panic of users' code there costs no outcome
@@ -550,7 +566,9 @@ impl<M: Clone + Send + 'static> Spout<M, MessageId> for StreamSpout<M> {
         let (done, closed) = blocking::channel();
         self.tell(Outcome::Close(done));
         let _ = closed.recv_timeout(Duration::from_secs(5));
-        lock(&self.link.messages).clear(); // given back; a later topology does not get them
+        // They are given back. A later topology does not get them.
+        let given = std::mem::take(&mut *lock(&self.link.messages));
+        given.into_iter().for_each(|(_, message, _)| discard(message));
     }
 }
 

@@ -93,7 +93,7 @@ impl Driver {
             Ok(streams) => self.streams = streams,
             Err(error @ NatsError::OtherTerms { .. }) => return self.end(error),
             // The watch fails once more, and finds the same.
-            Err(_) => {}
+            Err(_) => count(&self.shared.counts.failures),
         }
         self.abandon(Loss::Deleted);
         *self.shared.machine() = self.shared.set.machine(true);
@@ -210,18 +210,18 @@ impl Driver {
         let (tell, number) = (self.shared.tell.clone(), self.watch);
         let watch = async move {
             let show = |event| drop(tell.send(Told::Watch(number, event)));
-            match is_anew(&shared, &streams).await {
-                Some(true) => return drop(tell.send(Told::Anew(number))),
-                Some(false) => {
-                    if let Some(version) = watch(&shared, &streams, &show).await {
-                        return drop(tell.send(Told::Failed(shared.set.too_new(version))));
-                    }
+            let is_anew = is_anew(&shared, &streams).await;
+            if is_anew == Some(false) {
+                if let Some(version) = watch(&shared, &streams, &show).await {
+                    return drop(tell.send(Told::Failed(shared.set.too_new(version))));
                 }
-                None => {}
             }
             // What fails at once is not tried at once.
             tokio::time::sleep(shared.set.lease / 16).await;
-            show(Event::WatchLost);
+            match is_anew {
+                Some(true) => drop(tell.send(Told::Anew(number))),
+                _ => show(Event::WatchLost),
+            }
         };
         self.watching = Some(Task::new(watch));
     }

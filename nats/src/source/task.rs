@@ -1,7 +1,7 @@
 //! The I/O task of one spout: asks for messages, hands them over, and answers the broker.
 
 use super::batch::{self, Pulled};
-use super::{Gauges, Incoming, MessageId, Messages, Outcome, Owned, Shared, DEAD, PULL};
+use super::{discard, Gauges, Incoming, MessageId, Messages, Outcome, Owned, Shared, DEAD, PULL};
 use crate::base::{count, lock};
 use crate::custody::{Action, Custody, Letter};
 use crate::{clock, Held};
@@ -339,7 +339,11 @@ impl<M: Send + 'static> Task<M> {
     /// Gives back what the spout, which is not active, has not taken.
     async fn give_back(&mut self) {
         let given = std::mem::take(&mut *lock(&self.messages));
-        for message in self.custody.take_unused(given.into_iter().map(|(id, ..)| id)) {
+        let unused = given.into_iter().map(|(id, message, _)| {
+            discard(message);
+            id
+        });
+        for message in self.custody.take_unused(unused) {
             message.answer(AckKind::Nak(None)).await;
         }
     }
@@ -469,7 +473,7 @@ impl<M: Send + 'static> Task<M> {
         let Some((Received { message, .. }, deliveries, why)) = self.custody.letter(id) else {
             return;
         };
-        let stream = &self.shared.options.stream;
+        let options = &self.shared.options;
         let mut headers = HeaderMap::new();
         let original = message.headers.iter().flat_map(HeaderMap::iter);
         // The server would act on headers of its own.
@@ -480,10 +484,9 @@ impl<M: Send + 'static> Task<M> {
                 headers.append(name.clone(), value.clone());
             }
         }
-        let MessageId { sequence, published, .. } = id;
-        headers.insert("Nats-Msg-Id", format!("{stream}-{sequence}-{published}"));
-        headers.insert("Expiry-Stream", stream.as_str());
-        headers.insert("Expiry-Sequence", sequence.to_string());
+        headers.insert("Nats-Msg-Id", id.name(&options.source()));
+        headers.insert("Expiry-Stream", options.stream.as_str());
+        headers.insert("Expiry-Sequence", id.sequence.to_string());
         headers.insert("Expiry-Subject", message.subject.as_str());
         headers.insert("Expiry-Deliveries", deliveries.to_string());
         headers.insert("Expiry-Reason", one_line(why));

@@ -172,6 +172,28 @@ fn an_engine_that_was_away_makes_no_owner_lose_anything() {
 }
 
 #[test]
+fn a_set_that_cannot_be_made_again_is_tried_again_after_a_pause() {
+    let rig = Rig::bare();
+    let mut members = [Member::join(&rig, "a")];
+    rig.until("it has all", || shared_out(&mut members));
+    let go_on = members[0].worker.pause();
+    rig.delete_stream("it+set+beats");
+    rig.stream("other", "it.partitions.set.beat.>");
+    drop(go_on);
+    rig.until("it has lost all", || {
+        members[0].look();
+        members[0].held.is_empty()
+    });
+    let (began, before) = (Instant::now(), members[0].partitions.stats());
+    let stats = || members[0].partitions.stats();
+    rig.until("it has tried ten times", || stats().watches >= before.watches + 10);
+    assert!(began.elapsed() >= LEASE / 16 * 9, "{:?}", began.elapsed());
+    assert!(stats().failures >= before.failures + 9, "{:?}", stats());
+    rig.delete_stream("other");
+    rig.until("it has all again", || shared_out(&mut members));
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let rig = Rig::bare();
     let mut first = Member::join(&rig, "a");

@@ -10,7 +10,7 @@ use expiry_topology::{Next, Spout, SpoutCollector};
 use futures_util::StreamExt;
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{mpsc, Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -164,6 +164,38 @@ fn what_an_attempt_publishes_again_is_stored_once() {
     assert!(passed_on(&rig).into_iter().eq(1..=100));
 }
 
+/// Two consumers are two applications: what one publishes or buries is no duplicate of the other's.
+#[test]
+fn two_consumers_of_a_stream_have_ids_of_their_own() {
+    let rig = Rig::start();
+    rig.stream("both", "both.>");
+    (1..=10).for_each(|number| rig.put("both.numbers", &number.to_string()));
+    let worker = rig.worker("a");
+    let topologies = ["one", "other"].map(|consumer| {
+        let options = SourceOptions::new("both", consumer).dead_letters("it.dead.in");
+        let source = crate::joined(&worker, || worker.nats.source(options.clone(), decode));
+        let sinks = worker.enter(|nats| {
+            nats.sink(|n: &u64| match n {
+                10 => Err("it is poison"),
+                n => {
+                    let (subject, payload) = ("out.numbers".into(), n.to_string().into());
+                    Ok(Outgoing { subject, payload, ..Outgoing::default() })
+                }
+            })
+        });
+        let topology = TopologyBuilder::new();
+        let input = topology.spout("in", move |context| source.spout(context));
+        topology.bolt("out", move |context| sinks.bolt(context)).shuffle(&input);
+        topology.start().unwrap()
+    });
+    let consumers = ["one", "other"];
+    rig.until("all are acked", || consumers.iter().all(|it| rig.unacked("both", it) == 0));
+    for topology in topologies {
+        topology.kill();
+    }
+    assert_eq!((rig.messages("out"), rig.messages("dead")), (18, 2));
+}
+
 /// A message that no stream takes is no matter of time.
 #[test]
 fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
@@ -263,11 +295,21 @@ fn a_slow_bolt_holds_a_window_which_the_broker_does_not_deliver_again() {
     assert_eq!(stats.redelivered_held, 0);
 }
 
-/// A spout that reports when its topology has deactivated it.
-struct Reports(StreamSpout<u64>, mpsc::Sender<()>);
+/// A message whose drop panics, if it is the first one that is dropped.
+#[derive(Clone)]
+struct Fragile(Arc<AtomicBool>);
 
-impl Spout<u64, MessageId> for Reports {
-    fn next(&mut self, out: &mut SpoutCollector<'_, u64, MessageId>) -> Next {
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(!self.0.swap(false, Ordering::SeqCst), "it was to panic");
+    }
+}
+
+/// A spout that reports when its topology has deactivated it.
+struct Reports(StreamSpout<Fragile>, mpsc::Sender<()>);
+
+impl Spout<Fragile, MessageId> for Reports {
+    fn next(&mut self, out: &mut SpoutCollector<'_, Fragile, MessageId>) -> Next {
         self.0.next(out)
     }
 
@@ -290,6 +332,7 @@ impl Spout<u64, MessageId> for Reports {
 }
 
 /// The decoder waits until the spout is inactive, so what it decodes comes too late for the spout.
+/// A message that panics when the source drops it does not end the source.
 #[test]
 fn a_deactivated_source_keeps_no_message_from_other_workers() {
     let rig = Rig::start();
@@ -303,17 +346,17 @@ fn a_deactivated_source_keeps_no_message_from_other_workers() {
         }
     }));
     let source = crate::joined(&workers[0], || {
-        let wait = wait.clone();
-        let decode = move |incoming: &Incoming<'_>| {
+        let (wait, panics) = (wait.clone(), Arc::new(AtomicBool::new(true)));
+        let decode = move |_: &Incoming<'_>| -> Result<_, String> {
             wait.lock().unwrap()();
-            decode(incoming)
+            Ok(Fragile(panics.clone()))
         };
         workers[0].nats.source(options(), decode)
     });
     let topology = TopologyBuilder::new();
     let spout = move |context: &_| Reports(source.spout(context), deactivated.clone());
     let input = topology.spout("in", spout);
-    topology.bolt("sink", |_| sink(|_: &u64, _| ())).shuffle(&input);
+    topology.bolt("sink", |_| sink(|_: &Fragile, _| ())).shuffle(&input);
     let inactive = topology.start().unwrap();
     decoding.recv_timeout(30 * SECOND).expect("a message is decoded");
     drop(decoding); // the others do not wait
@@ -321,8 +364,11 @@ fn a_deactivated_source_keeps_no_message_from_other_workers() {
     let (topology, _source) = stage(&workers[1], options(), pass_on);
     rig.until("the other worker has all", || rig.messages("in") == 0);
     assert_eq!(rig.messages("out"), 100);
-    inactive.kill();
     topology.kill();
+    inactive.activate();
+    rig.publish(101..=200);
+    rig.until("the source that was inactive goes on", || rig.messages("in") == 0);
+    inactive.kill();
 }
 
 /// A task asks for no more bytes than its window has left. A message that is larger than the window

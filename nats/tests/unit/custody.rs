@@ -51,11 +51,16 @@ fn a_message_whose_ack_was_lost_is_acked_again() {
     give(&mut custody, 1, 1, "a");
     custody.acked(1);
     assert_eq!(custody.deliver(SECOND, 1, 2, "b"), Some(Action::AckAgain("b")));
+    // A consumer that was made anew reads all again: what it acked before is not acked.
     give(&mut custody, 1, 1, "c");
+    assert!(matches!(custody.failed(1, "no", Some(SECOND)), Some(Action::Nak("c", _))));
+    give(&mut custody, 1, 2, "d");
     custody.acked(1);
     for id in 2..2 + REMEMBERED as u64 {
         give(&mut custody, id, 1, "x");
         custody.acked(id);
+        // However many come and go before the first is reported in progress.
+        assert!(custody.extensions.len() <= 65);
     }
     give(&mut custody, 1, 2, "b");
     assert_eq!(custody.acked.len(), REMEMBERED);
@@ -317,6 +322,9 @@ fn simulate(seed: u64, killers: bool, breaks: Option<&str>) -> Result<(), String
             if std::mem::replace(&mut broker[at(id)].has_tree, true) {
                 return Err("given twice".into());
             }
+        }
+        if custody.extensions.len() > 2 * MESSAGES as usize + 65 {
+            return Err(format!("{} reports of progress wait", custody.extensions.len()));
         }
         while let Some(&id) = custody.next_extension(now) {
             if arrives {

@@ -18,7 +18,7 @@ fn a_panic_while_a_message_is_emitted_loses_no_id() {
     let numbers = topology.spout("numbers", move |context| StreamSpout {
         link: link.clone(),
         waker: context.waker(),
-        stream: "in".into(),
+        source: "in.work".into(),
     });
     let numbers = numbers.replay(Replay::once());
     let key = |n: &u64| match n % 2 {

@@ -17,7 +17,7 @@ const OVERHEAD: usize = 120;
 const LONGEST: Duration = Duration::from_secs(500_000_000);
 /// A deadline that had passed when a client gave it.
 pub const PASSED: i64 = 0;
-/// How many expired keys wait for the slowest subscriber; one that lags by more is disconnected.
+/// How many events wait for the slowest subscriber; one that lags by more is disconnected.
 const EVENTS: usize = 1 << 16;
 /// The error of a write that finds the memory full.
 pub const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
@@ -25,6 +25,8 @@ pub const FULL: &str = "-OOM command not allowed when used memory > 'maxmemory'.
 /// A short key has no memory of its own, and a look-up compares it where it finds it.
 pub type Key = SmallVec<[u8; 24]>;
 pub type Map = ExpiringMap<Key, Stored>;
+/// A key that has expired. `None` is the room that the long key before it takes among the events.
+pub type Event = Option<Arc<[u8]>>;
 
 /// A value, and when it expires: in milliseconds since 1970.
 #[derive(Debug, Clone)]
@@ -59,7 +61,7 @@ pub enum Policy {
 pub struct Cache {
     pub map: Map,
     /// The keys that expire, as they do.
-    pub expired: broadcast::Sender<Arc<[u8]>>,
+    pub expired: broadcast::Sender<Event>,
     /// Under [`Policy::Refuse`]: what all entries may weigh.
     bound: Option<usize>,
     /// One moment, by the monotonic clock and since 1970. A step of the wall clock moves no
@@ -89,15 +91,20 @@ fn error(refused: StoreError) -> Box<dyn Error + Send + Sync> {
 }
 
 impl Cache {
-    /// A cache whose entries weigh at most so many bytes, if that is bounded.
-    pub fn new(bound: Option<usize>, policy: Policy) -> Result<Self, BuildError> {
+    /// A cache whose entries weigh at most so many bytes, if that is bounded. Expired keys that wait
+    /// for subscribers have at most `output` bytes.
+    pub fn new(bound: Option<usize>, policy: Policy, output: usize) -> Result<Self, BuildError> {
         let expired = broadcast::channel(EVENTS).0;
+        let bytes_per_event = (output / EVENTS).max(1);
         let events = expired.clone();
         // Each end of a value comes here once. An expired one comes from the reaper thread.
         let listener = move |key: &Key, _: &Stored, cause: RemovalCause| {
             if cause == RemovalCause::Expired && events.receiver_count() > 0 {
                 // The last subscriber may have gone.
-                let _ = events.send(key[..].into());
+                let _ = events.send(Some(key[..].into()));
+                for _ in 0..(key.len() / bytes_per_event).min(EVENTS) {
+                    let _ = events.send(None);
+                }
             }
         };
         let mut builder = ExpiringMap::builder()

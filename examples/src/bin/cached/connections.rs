@@ -1,6 +1,6 @@
 //! Connections: bytes in, replies and events out, and the reasons to end.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Event};
 use crate::commands::Session;
 use crate::protocol::Requests;
 use crate::Options;
@@ -38,7 +38,7 @@ pub struct Server {
 impl Server {
     pub fn new(options: Options) -> Done<Self> {
         Ok(Server {
-            cache: Cache::new(options.max_memory, options.policy)?,
+            cache: Cache::new(options.max_memory, options.policy, options.output)?,
             clients: Arc::new(Semaphore::new(options.max_clients as usize)),
             started: Instant::now(),
             timeouts: Timeouts::new()?,
@@ -189,10 +189,12 @@ fn execute(requests: &mut Requests, session: &mut Session) -> (usize, Done<bool>
 
 /// The next key that expires; never, where the client has not subscribed. A client that takes
 /// events too slowly loses some: an error.
-async fn next(events: &mut Option<broadcast::Receiver<Arc<[u8]>>>) -> Done<Arc<[u8]>> {
-    match events {
-        None => pending().await,
-        Some(events) => Ok(events.recv().await?),
+async fn next(events: &mut Option<broadcast::Receiver<Event>>) -> Done<Arc<[u8]>> {
+    let Some(events) = events else { return pending().await };
+    loop {
+        if let Some(key) = events.recv().await? {
+            return Ok(key);
+        }
     }
 }
 
@@ -208,7 +210,7 @@ fn hear(session: &mut Session, key: &[u8]) -> Done {
         let Some(Ok(key)) = session.events.as_mut().map(broadcast::Receiver::try_recv) else {
             break;
         };
-        session.tell(&key)?;
+        key.iter().try_for_each(|key| session.tell(key))?;
     }
     Ok(())
 }

@@ -64,7 +64,8 @@ pub struct Options {
     /// How long a client may take to receive a batch of replies.
     #[arg(long, value_parser = parse_duration, default_value = "60s")]
     slow: Duration,
-    /// Bytes of replies that may wait for a client.
+    /// Bytes of replies that may wait for a client, and of expired keys that may wait for all
+    /// subscribers.
     #[arg(long, value_parser = bytes, default_value = "1gb")]
     output: usize,
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]

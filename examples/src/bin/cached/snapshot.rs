@@ -1,10 +1,10 @@
 //! All entries in a file, as the requests that set them: `SET key data PXAT deadline`. The last
 //! request, an `ECHO`, has a checksum of all words before it.
 
-use crate::cache::{given, Cache, Stored, FULL};
+use crate::cache::{given, Cache, Stored, FULL, PASSED};
 use crate::connections::BATCH;
 use crate::protocol::{integer, Replies, Requests};
-use expiry_examples::Done;
+use expiry_examples::{beside, Done};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -24,7 +24,7 @@ pub fn save(path: &Path, cache: &Cache) -> Done<u64> {
     /// Held by the thread that writes the file.
     static WRITES: Mutex<()> = Mutex::new(());
     let _alone = WRITES.lock().unwrap_or_else(PoisonError::into_inner);
-    let temporary = path.with_extension("temporary");
+    let temporary = beside(path, ".temporary");
     let mut file = File::create(&temporary)?;
     let (mut requests, mut sum, mut saved) = (Replies::new(usize::MAX), NONE, 0);
     for entry in cache.map.save() {
@@ -67,7 +67,7 @@ pub fn load(path: &Path, cache: &Cache) -> Done<u64> {
             };
             sum = request.from(0).fold(sum, add);
             match cache.insert(request.word(1), Stored::new(request.word(2), deadline)) {
-                Ok(()) => loaded += 1,
+                Ok(()) => loaded += u64::from(deadline != Some(PASSED)),
                 // As many as the memory holds.
                 Err(error) if error.to_string() == FULL => {}
                 Err(error) => return Err(error),

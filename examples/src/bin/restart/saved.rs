@@ -2,7 +2,7 @@
 
 use expiry::expiring_map::Saved;
 use expiry::ExpiringMap;
-use expiry_examples::Done;
+use expiry_examples::{beside, Done};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 pub fn write(sessions: &ExpiringMap<String, u64>, path: &Path) -> Done {
     let saved: Vec<_> = sessions.save().collect();
     // A process that dies while it writes leaves the old file: the rename is one step.
-    let new = path.with_extension("new");
+    let new = beside(path, ".new");
     fs::write(&new, serde_json::to_vec(&(SystemTime::now(), saved))?)?;
     Ok(fs::rename(new, path)?)
 }
@@ -37,7 +37,10 @@ mod tests {
 
     #[test]
     fn sessions_come_back_with_their_time_or_stay_out() {
-        let path = std::env::temp_dir().join(format!("restart-test-{}", std::process::id()));
+        let name = format!("restart-test-{}", std::process::id());
+        let [path, other] =
+            [".1", ".new"].map(|end| std::env::temp_dir().join(format!("{name}{end}")));
+        fs::write(&other, "").unwrap();
         let start = || ExpiringMap::<String, u64>::builder().build_manual().unwrap();
         let hour = Duration::from_secs(3600);
         let (old, new) = (start(), start());
@@ -60,6 +63,10 @@ mod tests {
         }
         fs::write(&path, "[").unwrap();
         assert!(read(&new, &path).is_err());
-        fs::remove_file(path).unwrap();
+        // The file of another name stays as it is.
+        assert!(fs::read(&other).unwrap().is_empty());
+        for file in [path, other] {
+            fs::remove_file(file).unwrap();
+        }
     }
 }

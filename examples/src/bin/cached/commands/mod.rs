@@ -5,7 +5,7 @@ mod connection;
 mod keys;
 mod strings;
 
-use crate::cache::{given, Stored};
+use crate::cache::{given, Event, Stored};
 use crate::connections::Server;
 use crate::protocol::{integer, Replies, Request};
 use expiry_examples::Done;
@@ -21,7 +21,7 @@ pub struct Session {
     pub server: Arc<Server>,
     pub replies: Replies,
     /// The keys that expire, while the client subscribes to anything.
-    pub events: Option<broadcast::Receiver<Arc<[u8]>>>,
+    pub events: Option<broadcast::Receiver<Event>>,
     /// The client has asked to be disconnected.
     pub closing: bool,
     id: i64,

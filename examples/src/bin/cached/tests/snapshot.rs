@@ -3,7 +3,7 @@ use crate::cache::Policy;
 use std::path::PathBuf;
 
 fn cache() -> Cache {
-    Cache::new(None, Policy::S3Fifo).unwrap()
+    Cache::new(None, Policy::S3Fifo, 1 << 30).unwrap()
 }
 
 /// A file of this test process, which goes with it.
@@ -50,6 +50,24 @@ fn what_was_saved_is_loaded_with_its_deadlines_and_without_what_is_over() {
     let late = cache();
     assert_eq!(place.load(&late).unwrap_err().to_string(), "the checksum is wrong");
     assert_eq!(late.map.len(), 1);
+    let words = [&b"SET"[..], b"key", b"data", b"PXAT", b"1"];
+    let sum = words.iter().fold(NONE, |sum, word| add(sum, word)).to_string();
+    let mut requests = Replies::new(usize::MAX);
+    requests.bulks(&words).unwrap();
+    requests.bulks(&[b"ECHO", sum.as_bytes()]).unwrap();
+    fs::write(&place.0, &requests.bytes).unwrap();
+    assert_eq!((place.load(&late).unwrap(), late.map.len()), (0, 1));
+}
+
+#[test]
+fn a_file_is_written_under_a_name_that_no_other_file_shares() {
+    let [place, other] = ["it.1", "it.temporary"].map(Place::new);
+    other.save(&cache());
+    let before = fs::read(&other.0).unwrap();
+    let full = cache();
+    full.insert(b"key", Stored::new(b"data", None)).unwrap();
+    place.save(&full);
+    assert_eq!(fs::read(&other.0).unwrap(), before);
 }
 
 #[test]
