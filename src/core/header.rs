@@ -18,8 +18,7 @@ pub(crate) struct Header {
 impl Header {
     /// Lets other threads own the block. Only its owner calls this.
     ///
-    /// Loom needs a swap: it does not know that this store comes after another thread's swap that
-    /// has read what this thread has seen.
+    /// Loom needs a swap, as in `sync::overwrite`.
     pub(super) fn give_back(&self) {
         #[cfg(not(expiry_loom))]
         self.owned.store(false, Ordering::Release);

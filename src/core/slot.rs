@@ -18,7 +18,7 @@
 
 use super::lease::Lease;
 use super::memory::ZeroValid;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{overwrite, AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
 /// What a store type keeps in a slot, and beside it.
@@ -224,13 +224,8 @@ impl<'a, P: Payload> Slot<'a, P> {
     /// thread may be at [`lease_in_order`](Self::lease_in_order), which changes nothing.
     #[inline(always)]
     pub(crate) fn set_link(self, lease: Lease) {
-        #[cfg(not(expiry_loom))]
-        self.set_lease(lease);
-        // Loom lets a reader see that thread's value as the later one. But a read-modify-write
-        // comes right after the value that it has read.
         // survives: the swap of the list's head publishes the link.
-        #[cfg(expiry_loom)]
-        self.word().swap(lease.0, Ordering::AcqRel);
+        overwrite(self.word(), lease.0, Ordering::Release);
     }
 
     /// Notes that a second holder keeps this slot, which has ended. The caller is its only holder:

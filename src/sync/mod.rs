@@ -44,6 +44,18 @@ pub(crate) mod stack;
 pub(crate) mod tasks;
 pub(crate) mod worker;
 
+/// Stores a value after one that another thread's read-modify-write may just have put there.
+///
+/// Loom needs a swap: it takes a store and such a value for concurrent, and lets a later read see
+/// either. In C++'s model nothing comes between that value and the one that it was made of.
+#[inline(always)]
+pub(crate) fn overwrite(word: &AtomicU64, value: u64, order: Ordering) {
+    #[cfg(not(expiry_loom))]
+    word.store(value, order);
+    #[cfg(expiry_loom)]
+    word.swap(value, order);
+}
+
 /// Starts fetching what `place` points to into the cache; a hint. There may be nothing at it.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(place: *const T) {

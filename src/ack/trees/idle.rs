@@ -13,7 +13,7 @@ use super::tree::Tree;
 use super::{Mine, Times, Trees};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
-use crate::sync::Ordering;
+use crate::sync::{overwrite, Ordering};
 
 impl<T: 'static> Trees<T> {
     /// The tick at which a root that begins now, or is used now, has been idle for too long.
@@ -37,11 +37,7 @@ impl<T: 'static> Trees<T> {
     #[inline(never)]
     fn set_idle(&self, id: u32, until: u64) {
         if let Some(spot) = self.engine.slots.spot(id) {
-            // Loom needs a swap, as in `Header::give_back`.
-            #[cfg(not(expiry_loom))]
-            spot.term.store(until, Ordering::Relaxed);
-            #[cfg(expiry_loom)]
-            spot.term.swap(until, Ordering::Relaxed);
+            overwrite(spot.term, until, Ordering::Relaxed);
         }
     }
 

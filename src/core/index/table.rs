@@ -4,7 +4,7 @@ use super::line::{self, bits};
 use super::Probe;
 use crate::core::memory::{OutOfMemory, ZeroValid, Zeroed};
 use crate::core::params::{GROUP, HOME, OVER};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{overwrite, AtomicU64, Ordering};
 
 /// Overflow buckets that a home may use.
 const LINES: usize = 3;
@@ -454,7 +454,8 @@ impl<const OWN: usize> Table<OWN> {
                 // thread that reads its word finds the bit gone (`migrate_words`).
                 // survives: the reserving thread swaps the header, and loom reads the newest value
                 // in a swap.
-                self.word_at(home, hash, position).store(0, Ordering::Release);
+                // The migrating thread may be mending this word, a copy.
+                overwrite(self.word_at(home, hash, position), 0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }
         }
