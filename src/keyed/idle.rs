@@ -16,6 +16,7 @@ use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};
 use crate::core::lease::{Lease, State};
 use crate::core::memory::ZeroValid;
+use crate::kit::panics::goes_on;
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::{Lifetime, NEVER};
 
@@ -135,7 +136,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         // AcqRel: as in `rebound`. A touch of the new entry that came first has set a later bound.
         let moved = given.moved(set).0;
         if is.bound.compare_exchange(given.0, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            self.renew_idle(&new, is, true);
+            // If the clock panics the use does not count: the caller has ended `old`, and reports
+            // it.
+            let idle_until = goes_on(|| self.idle_until(is.idle.load(Ordering::Relaxed)));
+            self.renew_until(&new, is, idle_until.unwrap_or(0), true);
         }
     }
 
@@ -184,9 +188,21 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Sets a used entry's deadline; `swaps` the lease even if that does not change it.
-    fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
+    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does not
+    /// change it.
+    fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
+        self.renew_until(found, policy, idle_until, swaps)
+    }
+
+    /// [`renew_idle`](Self::renew_idle) of an entry whose last use lets it idle until this tick.
+    fn renew_until(
+        &self,
+        found: &Found<'_, K, V>,
+        policy: &Policy,
+        idle_until: u64,
+        mut swaps: bool,
+    ) -> bool {
         let idle_until = idle_until.min(self.engine.deadlines.furthest());
         let mut lease = found.lease;
         let mut bound = policy.bound().tick();

@@ -271,9 +271,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// value is returned to one of them.
     #[must_use = "the values have left the table"]
     pub fn poll(&self) -> Vec<T> {
-        let mut expired = Vec::new();
-        while self.poll_into(&mut expired, usize::MAX).more {}
-        expired
+        self.inner.target.poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

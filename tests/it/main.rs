@@ -7,6 +7,7 @@ mod api;
 mod attack;
 mod attack_keyed;
 mod bad_input;
+mod clock_panics;
 mod compute;
 mod docs;
 mod drops;

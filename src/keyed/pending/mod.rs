@@ -321,9 +321,7 @@ where
     /// returned to one of them.
     #[must_use = "the values have left the map"]
     pub fn poll(&self) -> Vec<PendingEntry<K, T>> {
-        let mut expired = Vec::new();
-        while self.poll_into(&mut expired, usize::MAX).more {}
-        expired
+        self.shared.target.poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

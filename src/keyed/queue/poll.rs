@@ -21,8 +21,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// and the clock does not go back.
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
-        let mut expired = Vec::new();
-        while self.shared.poll_into(&mut expired, usize::MAX).more {}
+        let poll = |into: &mut _| self.shared.poll_into(into, usize::MAX);
+        let mut expired = self.shared.target.poll_all(poll);
         expired.sort_unstable_by_key(Expired::expiry);
         expired
     }

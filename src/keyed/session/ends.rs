@@ -15,9 +15,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// no order. Where there is a handler, it gets them instead, and this is empty.
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo<T>> {
-        let mut expired = Vec::new();
-        while self.poll_into(&mut expired, usize::MAX).more {}
-        expired
+        self.store.target.poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

@@ -2,6 +2,7 @@
 
 use expiry::{Clock, ManualClock};
 use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -87,9 +88,24 @@ pub struct PanicsAt {
 }
 
 impl PanicsAt {
-    /// The first of the readings to come is 1; with 0 none panics.
-    pub fn panics_at(&self, reading: u32) {
-        self.left.store(reading, Relaxed);
+    /// The first of the readings to come is 1; with 0 none panics. Returns how many were left.
+    pub fn panics_at(&self, reading: u32) -> u32 {
+        self.left.swap(reading, Relaxed)
+    }
+
+    /// Makes a `round` for each reading of the call that it passes on: that reading panics.
+    pub fn at_each_reading(round: impl Fn(&Self, &dyn Fn(&mut dyn FnMut()))) {
+        for nth in 1.. {
+            let (clock, left) = (PanicsAt::default(), Cell::new(0));
+            round(&clock, &|call| {
+                clock.panics_at(nth);
+                let _ = catch_unwind(AssertUnwindSafe(call));
+                left.set(clock.panics_at(0));
+            });
+            if left.get() != 0 {
+                return;
+            }
+        }
     }
 }
 

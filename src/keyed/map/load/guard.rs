@@ -3,7 +3,7 @@
 use super::{Held, LoadError, Value};
 use crate::core::engine::Room;
 use crate::keyed::living::Replaces;
-use crate::keyed::store::{Found, Place, Store};
+use crate::keyed::store::{Found, Place, RemovalCause, Store};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::sync::flights::{Loading, Outcome};
 use crate::ExpiringMap;
@@ -134,10 +134,16 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         // Since the question above a removal may have come, and found nothing; or another
         // insertion, whose entry has ended. Then this call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
-        let lost = is_lost.then(|| map.store.remove_at(&settled.pin, settled.place));
+        let cause = RemovalCause::Removed;
+        // Even if its time is up by now. A look at the time reads the clock, which may panic: the
+        // listener would not hear of the replaced value.
+        let lost = is_lost.then(|| {
+            let own = map.store.at(&settled.pin, settled.place)?;
+            map.store.end_anyway(&settled.pin, own, cause)
+        });
         drop(settled.into_replaced());
         if let Some(Some(lost)) = lost {
-            lost.tell();
+            map.store.tell(&lost, cause);
         }
         held(loading.end(shared))
     }
