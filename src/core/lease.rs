@@ -33,8 +33,7 @@
 //!
 //! The lease of a slot that is FORWARD names the slot with the new value, where other leases hold
 //! the deadline. The lease of a DEAD slot on the deferred-free list names the next slot of that
-//! list ([`Lease::link`]); of other DEAD slots that link is 0. Leases with a link have 8 bits above
-//! it. The highest of them says that two holders keep a slot that has ended (`keyed::removed`).
+//! list ([`Lease::link`]); of other DEAD slots that link is 0.
 //!
 //! # Widths, and what remains possible
 //!
@@ -72,8 +71,6 @@ const USED: u64 = 1 << 7;
 const DEADLINE_BITS: u32 = 40;
 const DEADLINE_SHIFT: u32 = 64 - DEADLINE_BITS;
 const DEADLINE_MASK: u64 = (1 << DEADLINE_BITS) - 1;
-/// Bit of a lease with a link: two holders keep the lease's own slot.
-const HELD_TWICE: u64 = 1 << 63;
 
 /// What a slot is doing. See the module's head for the transitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,21 +243,6 @@ impl Lease {
     pub(crate) fn ended(self) -> Self {
         self.with_link(State::Dead, 0)
     }
-
-    /// The same lease of an ended slot, which two holders keep.
-    #[inline]
-    pub(crate) fn held_twice(self) -> Self {
-        Lease(self.0 | HELD_TWICE)
-    }
-
-    /// Whether two holders keep the slot; the lease has a link.
-    #[inline]
-    pub(crate) fn is_held_twice(self) -> bool {
-        self.0 & HELD_TWICE != 0
-    }
-
-    /// All bits but the one of [`held_twice`](Self::held_twice).
-    pub(crate) const HELD_ONCE: u64 = !HELD_TWICE;
 
     /// A free slot that remembers its generation.
     #[inline]

@@ -228,26 +228,6 @@ impl<'a, P: Payload> Slot<'a, P> {
         overwrite(self.word(), lease.0, Ordering::Release);
     }
 
-    /// Notes that a second holder keeps this slot, which has ended. The caller is its only holder:
-    /// no other thread changes the lease.
-    pub(crate) fn hold_twice(self) {
-        self.set_lease(self.lease_relaxed().held_twice());
-    }
-
-    /// Whether the other of two holders still keeps the slot. Acquire pairs with
-    /// [`let_go`](Self::let_go): that holder's reads of the payload come before.
-    pub(crate) fn is_held_twice(self) -> bool {
-        self.lease().is_held_twice()
-    }
-
-    /// One of two holders lets go. Returns whether the other had, so that the caller owns the slot
-    /// alone. A read-modify-write: of two holders that let go at once one is the last.
-    pub(crate) fn let_go(self) -> bool {
-        // AcqRel: each holder's reads of the payload come before the other's end of it.
-        let before = self.word().fetch_and(Lease::HELD_ONCE, Ordering::AcqRel);
-        !Lease(before).is_held_twice()
-    }
-
     #[cfg(not(expiry_loom))]
     const LAYOUT: (usize, usize) = layout::<P>();
 

@@ -27,16 +27,18 @@ pub(super) struct Notice<'a, K: 'static, V: 'static> {
 impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
     /// Wakes a task that waits for room, and reports the end. The caller is unpinned.
     #[inline(always)]
-    pub(super) fn tell(&self) {
-        self.ended.store().engine.admission.wake_owed();
-        self.ended.store().tell(&self.ended, self.cause);
+    pub(super) fn tell(self) {
+        let store = self.ended.store();
+        store.engine.admission.wake_owed();
+        store.tell(self.ended, self.cause);
     }
 
     /// Delivers the end to the listener. Returns the entry for the caller of the removing call.
     #[inline(always)]
     pub(super) fn told(self) -> Removed<'a, K, V> {
-        self.tell();
-        Removed::lent(self.ended, self.cause)
+        let store = self.ended.store();
+        store.engine.admission.wake_owed();
+        store.told(self.ended, self.cause)
     }
 }
 
@@ -245,14 +247,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Notice { ended, cause })
     }
 
-    /// Delivers the end of a replaced value to the listener, if there is one: the caller is
-    /// unpinned then. Returns the value for the caller of the replacing call.
-    #[inline(always)]
-    pub(super) fn replaced<'s>(&'s self, ended: EndedSlot<&'s Self, K, V>) -> Removed<'s, K, V> {
-        self.tell(&ended, RemovalCause::Replaced);
-        Removed::lent(ended, RemovalCause::Replaced)
-    }
-
     /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
     /// overtaken the call. The entry can be read while the result lives.
     pub(super) fn notify(&self, pin: Pin, closed: Option<EndedSlot<&Self, K, V>>) -> Pin {
@@ -260,8 +254,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return pin;
         };
         drop(pin);
-        self.tell(&closed, RemovalCause::Closed);
-        // This call owns the slot until `closed` is dropped, under the new pin.
+        let closed = self.told(closed, RemovalCause::Closed);
+        // This call has the slot until `closed` is dropped, under the new pin.
         let pin = self.engine.pin();
         drop(closed);
         pin

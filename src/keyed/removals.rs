@@ -1,24 +1,91 @@
 //! Where a map reports how its values have ended.
 //!
 //! The thread that ended a value reports it, unpinned and at no shard: it calls the listener, or
-//! sends a [`Removed`] into the channel, a second handle to the ended slot
-//! ([`removed`](super::removed)) beside the one that a removing call returns.
+//! sends a [`Removed`] into the channel, perhaps one of two: a removing call returns the other.
 //!
 //! An item in the channel keeps the store alive, and the store keeps the channel's sending side.
 //! The channel breaks that cycle when its last receiver goes: it then drops its items
 //! ([`channel`](crate::kit::channel)).
 
-use super::removed::{Held, Removed};
+use super::removed::{EndedSlot, Removed};
 use super::store::{Listener, RemovalCause, Store};
 use crate::kit::channel::Sender;
-use crate::kit::panics::Panics;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
+
+/// A channel, and its store.
+type Hears<'a, K, V> = (&'a Sender<Removed<'static, K, V>>, Arc<Store<K, V>>);
 
 pub(super) enum Removals<K: 'static, V: 'static> {
     /// No thread gets removals.
     Unheard,
     Listener(Listener<K, V>),
     Channel(Channel<K, V>),
+}
+
+impl<K: 'static, V: 'static> Store<K, V> {
+    /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
+    /// caller has ended the entry, and is unpinned.
+    #[inline(always)]
+    pub(in crate::keyed) fn tell(&self, ended: EndedSlot<&Self, K, V>, cause: RemovalCause) {
+        if !self.removals.is_unheard() {
+            self.tell_aloud(ended, cause);
+        }
+    }
+
+    /// [`tell`](Self::tell), which returns the entry for the caller of the removing call.
+    #[inline(always)]
+    pub(in crate::keyed) fn told<'s>(
+        &'s self,
+        ended: EndedSlot<&'s Self, K, V>,
+        cause: RemovalCause,
+    ) -> Removed<'s, K, V> {
+        match self.removals.is_unheard() {
+            true => Removed::lent(ended, cause),
+            false => self.told_aloud(ended, cause),
+        }
+    }
+
+    #[inline(never)]
+    fn tell_aloud(&self, ended: EndedSlot<&Self, K, V>, cause: RemovalCause) {
+        if let Some((channel, store)) = self.channel_for(&ended, cause) {
+            channel.send(&self.panics, Removed::kept(ended, &store, cause));
+        }
+    }
+
+    #[inline(never)]
+    fn told_aloud<'s>(
+        &'s self,
+        ended: EndedSlot<&'s Self, K, V>,
+        cause: RemovalCause,
+    ) -> Removed<'s, K, V> {
+        let Some((channel, store)) = self.channel_for(&ended, cause) else {
+            return Removed::lent(ended, cause);
+        };
+        let [returned, sent] = Removed::two(ended, &store, cause);
+        channel.send(&self.panics, sent);
+        returned
+    }
+
+    /// Calls the listener, if there is one. Returns the channel that the entry goes into, and the
+    /// store, which it keeps.
+    fn channel_for(
+        &self,
+        ended: &EndedSlot<&Self, K, V>,
+        cause: RemovalCause,
+    ) -> Option<Hears<'_, K, V>> {
+        match &self.removals {
+            Removals::Unheard => None,
+            Removals::Listener(listener) => {
+                self.guard(|| listener(ended.key(), ended.value(), cause));
+                None
+            }
+            Removals::Channel(channel) => {
+                let takes = !channel.expired_only || cause == RemovalCause::Expired;
+                // The caller has a reference to the store, so it is there.
+                Some((&channel.sender, takes.then(|| channel.store.upgrade()).flatten()?))
+            }
+        }
+    }
 }
 
 impl<K: 'static, V: 'static> Removals<K, V> {
@@ -40,19 +107,4 @@ pub(super) struct Channel<K: 'static, V: 'static> {
     pub(super) store: Weak<Store<K, V>>,
     /// No other removals go into it.
     pub(super) expired_only: bool,
-}
-
-impl<K: 'static, V: 'static> Channel<K, V> {
-    #[cold]
-    pub(super) fn send(&self, panics: &Panics, ended: Held<'_, K, V>, cause: RemovalCause) {
-        if self.expired_only && cause != RemovalCause::Expired {
-            return;
-        }
-        // The caller has a reference to the store, so it is there.
-        let Some(store) = self.store.upgrade() else {
-            return;
-        };
-        let removed = ended.share(store, cause);
-        self.sender.send(panics, removed);
-    }
 }

@@ -1,49 +1,26 @@
 //! Entries that have ended, in the hands of the thread that ended them.
 //!
-//! An ended slot has one holder: its [`EndedSlot`]. When that is dropped, the slot goes to the
+//! An ended slot has one owner: its [`EndedSlot`]. When that is dropped, the slot goes to the
 //! deferred-free list.
 //!
-//! # Two holders
-//!
-//! Where a map reports into a [channel](super::removals), the item in the channel holds an ended
-//! slot, and the thread that ended the entry may hold it as well: a removing call returns it as
-//! [`Removed`]. A bit of the slot's lease counts the two:
-//!
-//! ```text
-//!   the thread that ended the entry           the thread that receives
-//!   sets the bit                  (a store: it is the one holder)
-//!   sends a second handle
-//!                                             receives it, and reads key and value
-//!   lets go: takes the bit away   (a swap)    lets go: takes the bit away   (a swap)
-//!
-//!   the one that finds the bit set does nothing more
-//!   the one that finds it gone owns the slot alone, and pushes it on its deferred-free list
-//! ```
-//!
-//! **Invariant.** The bit is set exactly while both hold the slot. A slot with the bit set is on no
-//! list, and its payload stays. Once the bit is gone nothing sets it again before the slot is free.
-//!
-//! **Linearization point**: the swap of [`Slot::let_go`]. It is one read-modify-write of one word,
-//! so of two holders that let go at once exactly one finds the bit gone. It releases that holder's
-//! reads of the payload, and acquires the other one's. `Removed::try_into_value` takes the payload
-//! only if its holder is alone, which a load of the bit says: no other thread could become a holder
-//! again.
-//!
-//! An end, and a replacement, leave the bit clear. Readers ignore it: they compare states, and
-//! links have 32 bits, below it. Without a channel it is never set, and no holder looks.
+//! Where a map reports into a [channel](super::removals), a removing call returns a [`Removed`] and
+//! sends another one: both share the `EndedSlot` by an [`Arc`], whose last holder drops it.
 
 use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::core::slot::Slot;
+#[cfg(expiry_loom)]
+use loom::sync::Arc as Shared;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::Arc;
+#[cfg(not(expiry_loom))]
+use std::sync::Arc as Shared;
 use std::time::{Duration, Instant};
 
-/// An entry that has ended, owned by the thread that ended it: out of the index, not free. When its
-/// last handle is dropped, the slot goes to the store's deferred-free list.
+/// An entry that has ended, owned by the thread that ended it: out of the index, not free.
 pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> {
     store: H,
     id: u32,
@@ -75,27 +52,20 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// A slot of this store, which is out of the index.
     #[inline(always)]
     pub(super) fn of(store: H, ended: Ended<'_, Pair<K, V>>) -> Self {
-        Self::hold(store, Held { id: ended.id(), slot: ended.slot(), lease: ended.lease() })
-    }
-
-    #[inline(always)]
-    fn hold(store: H, held: Held<'_, K, V>) -> Self {
-        let Held { id, slot, lease } = held;
-        debug_assert_eq!(store.engine.slots.slot(id).map(Slot::address), Some(slot.address()));
+        let (id, lease) = (ended.id(), ended.lease());
+        debug_assert_eq!(
+            store.engine.slots.slot(id).map(Slot::address),
+            Some(ended.slot().address())
+        );
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
-        let slot =
-            unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
+        let slot = unsafe {
+            std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(ended.slot())
+        };
         EndedSlot { store, id, slot, lease }
     }
 
-    /// The slot, while this holds it.
-    #[inline]
-    pub(super) fn held(&self) -> Held<'_, K, V> {
-        Held { id: self.id, slot: self.slot, lease: self.lease }
-    }
-
     fn pair(&self) -> &(K, V) {
-        // SAFETY: the payload is this holder's until it lets go.
+        // SAFETY: the payload is this owner's until it lets go.
         unsafe { self.slot.value() }
     }
 
@@ -114,9 +84,6 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 
     /// Key and value, if no thread can be looking at them. Never waits.
     fn into_pair(self) -> Result<(K, V), Self> {
-        if self.slot.is_held_twice() {
-            return Err(self);
-        }
         if !self.store.engine.reclaim.pins.is_unobserved() {
             return Err(self);
         }
@@ -133,33 +100,7 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
 impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> Drop for EndedSlot<H, K, V> {
     #[inline]
     fn drop(&mut self) {
-        self.store.let_go(self.id, self.slot);
-    }
-}
-
-/// An ended slot, by value, while an [`EndedSlot`] holds it: a function that takes a reference to
-/// that one would keep it out of registers.
-pub(super) struct Held<'a, K: 'static, V: 'static> {
-    id: u32,
-    slot: Slot<'a, Pair<K, V>>,
-    lease: Lease,
-}
-
-impl<'a, K: 'static, V: 'static> Held<'a, K, V> {
-    pub(super) fn pair(&self) -> &(K, V) {
-        // SAFETY: the payload is the holder's until it lets go.
-        unsafe { self.slot.value() }
-    }
-
-    /// The slot's second holder. Of a store that reports into a channel; called at most once.
-    pub(super) fn share(
-        self,
-        store: Arc<Store<K, V>>,
-        cause: RemovalCause,
-    ) -> Removed<'static, K, V> {
-        debug_assert!(!self.slot.is_held_twice());
-        self.slot.hold_twice();
-        Removed { slot: EndedSlot::hold(Keeps::Kept(store), self), cause }
+        self.store.free_later(self.id, self.slot);
     }
 }
 
@@ -211,8 +152,26 @@ impl<K, V> Deref for Keeps<'_, K, V> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Removed<'a, K: 'static, V: 'static> {
-    slot: EndedSlot<Keeps<'a, K, V>, K, V>,
+    slot: Handle<'a, K, V>,
     cause: RemovalCause,
+}
+
+/// Whether there is another handle to an ended slot.
+enum Handle<'a, K: 'static, V: 'static> {
+    Only(EndedSlot<Keeps<'a, K, V>, K, V>),
+    /// A removing call has returned one, and the map's channel has the other.
+    OneOfTwo(Shared<EndedSlot<Keeps<'static, K, V>, K, V>>),
+}
+
+impl<'a, K: 'static, V: 'static> Deref for Handle<'a, K, V> {
+    type Target = EndedSlot<Keeps<'a, K, V>, K, V>;
+
+    fn deref(&self) -> &EndedSlot<Keeps<'a, K, V>, K, V> {
+        match self {
+            Handle::Only(slot) => slot,
+            Handle::OneOfTwo(slot) => slot,
+        }
+    }
 }
 
 impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
@@ -298,7 +257,13 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
 
     /// [`try_into_value`](Self::try_into_value), with the key.
     pub(super) fn try_into_pair(self) -> Result<(K, V), Self> {
-        self.slot.into_pair().map_err(|slot| Removed { slot, cause: self.cause })
+        let Removed { slot, cause } = self;
+        let slot = match slot {
+            Handle::Only(slot) => Ok(slot),
+            Handle::OneOfTwo(slot) => Shared::try_unwrap(slot).map_err(Handle::OneOfTwo),
+        };
+        let pair = slot.and_then(|slot| slot.into_pair().map_err(Handle::Only));
+        pair.map_err(|slot| Removed { slot, cause })
     }
 }
 
@@ -310,6 +275,17 @@ impl<K: 'static, V: 'static> Removed<'static, K, V> {
         cause: RemovalCause,
     ) -> Self {
         slot.kept_by(Keeps::Kept(store.clone()), cause)
+    }
+
+    /// Two handles to one slot, which keep the store.
+    pub(super) fn two(
+        slot: EndedSlot<&Store<K, V>, K, V>,
+        store: &Arc<Store<K, V>>,
+        cause: RemovalCause,
+    ) -> [Self; 2] {
+        let slot = Shared::new(slot.moved(Keeps::Kept(store.clone())));
+        let handle = |slot| Removed { slot: Handle::OneOfTwo(slot), cause };
+        [handle(slot.clone()), handle(slot)]
     }
 }
 
@@ -345,9 +321,13 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
 
     /// The same slot, for the caller that ended it.
     fn kept_by<'k>(self, store: Keeps<'k, K, V>, cause: RemovalCause) -> Removed<'k, K, V> {
+        Removed { slot: Handle::Only(self.moved(store)), cause }
+    }
+
+    fn moved<'k>(self, store: Keeps<'k, K, V>) -> EndedSlot<Keeps<'k, K, V>, K, V> {
         debug_assert!(std::ptr::eq(self.store, &*store));
         let this = ManuallyDrop::new(self);
         let &EndedSlot { id, slot, lease, .. } = &*this;
-        Removed { slot: EndedSlot { store, id, slot, lease }, cause }
+        EndedSlot { store, id, slot, lease }
     }
 }

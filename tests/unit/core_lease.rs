@@ -52,24 +52,6 @@ fn a_deadline_that_was_lowered_and_comes_back_is_another_lease() {
 }
 
 #[test]
-fn a_second_holder_changes_no_state_and_no_link() {
-    let forward = Lease::new(State::Live, 0xABCD, NEVER).with_link(State::Forward, u32::MAX);
-    let dead = Lease::new(State::Live, 0xABCD, NEVER).ended();
-    assert_eq!(dead.state(), State::Dead);
-    for lease in [forward, dead] {
-        let twice = lease.held_twice();
-        let once = Lease(twice.0 & Lease::HELD_ONCE);
-        assert!(twice.is_held_twice() && !lease.is_held_twice());
-        assert_eq!(once, lease);
-        for held in [twice, once] {
-            assert_eq!(held.state(), lease.state());
-            assert_eq!(held.generation(), lease.generation());
-            assert_eq!(held.link(), lease.link());
-        }
-    }
-}
-
-#[test]
 fn generations_skip_zero() {
     assert_eq!(next_generation(0), 1);
     assert_eq!(next_generation(GENERATION_MASK), 1);

@@ -119,9 +119,9 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
         if tells {
             admission.wake_owed();
         }
-        let was = old.map(|ended| store.replaced(ended));
+        let was = old.map(|ended| store.told(ended, RemovalCause::Replaced));
         if let Some(closed) = closed {
-            store.tell(&closed, RemovalCause::Closed);
+            store.tell(closed, RemovalCause::Closed);
         }
         let is = match pin {
             Some(pin) => Some((lent, pin)),

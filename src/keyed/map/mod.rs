@@ -110,8 +110,9 @@ use std::time::Duration;
 ///   after the clock has jumped by years.
 /// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
 ///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last
-///   handle to the map, and, after a shutdown, the thread that drops a [`Removed`](crate::Removed)
-///   of the [channel](ExpiringMapBuilder::build_with_channel).
+///   handle to the map, and, after a shutdown of a map with a
+///   [channel](ExpiringMapBuilder::build_with_channel), a thread without a [`Ref`] that drops a
+///   [`Removed`](crate::Removed).
 /// * Where more than 4,096 entries wait, and more than an eighth of the live ones, a thread that
 ///   lets go of an ended entry drops some first: twice as many as it ends. In a bounded map it does
 ///   so too where what waits weighs more than a quarter of the bound (and than 16): an entry weighs

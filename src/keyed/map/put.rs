@@ -59,9 +59,9 @@ impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
     pub(super) fn into_replaced(self) -> Option<Removed<'a, K, V>> {
         drop(self.pin);
         self.store.engine.admission.wake_owed();
-        let replaced = self.old.map(|ended| self.store.replaced(ended));
+        let replaced = self.old.map(|ended| self.store.told(ended, RemovalCause::Replaced));
         if let Some(closed) = self.closed {
-            self.store.tell(&closed, RemovalCause::Closed);
+            self.store.tell(closed, RemovalCause::Closed);
         }
         replaced
     }

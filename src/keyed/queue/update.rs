@@ -1,7 +1,7 @@
 //! Writing: keys come, are renewed, and are removed.
 
 use super::{since_start, ExpiryQueue, Handle, Updated};
-use crate::keyed::store::{Hindered, RemovalCause, Touched};
+use crate::keyed::store::{Hindered, Touched};
 use crate::keyed::StoreError;
 use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
@@ -100,7 +100,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
         let ended = store.remove(&pin, wanted)?;
         drop(pin);
         store.engine.admission.wake_owed();
-        store.tell(&ended, RemovalCause::Removed);
         Some(self.expiry(ended.lease()))
     }
 }

@@ -16,7 +16,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and reports it. Returns whether the store is closed: see
     /// [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
-        self.close_with(|ended, _| self.tell(&ended, RemovalCause::Closed))
+        self.close_with(|ended, _| self.tell(ended, RemovalCause::Closed))
     }
 
     /// Ends every entry, and gives each to `left` instead of the listener.

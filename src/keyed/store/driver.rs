@@ -131,7 +131,7 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
             return self.expired_unheard(dead, named);
         }
         let ended = self.ended_by_driver(dead, named, RemovalCause::Expired);
-        self.tell(&ended, RemovalCause::Expired);
+        self.tell(ended, RemovalCause::Expired);
     }
 
     fn close_all(&self) {

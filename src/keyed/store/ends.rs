@@ -6,8 +6,7 @@ use super::{Found, Mine, Named, Pair, Store, Wanted};
 use crate::core::engine::{Chain, Pin, Room};
 use crate::core::index::Sighting;
 use crate::core::occupancy::Ended;
-use crate::keyed::removals::Removals;
-use crate::keyed::removed::{EndedSlot, Held};
+use crate::keyed::removed::EndedSlot;
 use std::borrow::Borrow;
 use std::sync::Arc;
 
@@ -191,28 +190,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (id, slot) = ended.into_slot();
         let chain = Chain::of(id, slot, self.weight_of(id));
         self.engine.free_later(mine, chain, true);
-    }
-
-    /// Reports an end, once: calls the listener, or sends into the channel. Never panics. The
-    /// caller has ended the entry, and is unpinned.
-    #[inline(always)]
-    pub(in crate::keyed) fn tell(&self, ended: &EndedSlot<&Self, K, V>, cause: RemovalCause) {
-        if !self.removals.is_unheard() {
-            self.tell_aloud(ended.held(), cause);
-        }
-    }
-
-    /// [`tell`](Self::tell) of a store with a listener or a channel.
-    #[inline(never)]
-    fn tell_aloud(&self, ended: Held<'_, K, V>, cause: RemovalCause) {
-        match &self.removals {
-            Removals::Unheard => {}
-            Removals::Listener(listener) => {
-                let (key, value) = ended.pair();
-                self.guard(|| listener(key, value, cause));
-            }
-            Removals::Channel(channel) => channel.send(&self.panics, ended, cause),
-        }
     }
 
     /// Drops what no receiver gets. Catches and counts a panic of its `Drop`.

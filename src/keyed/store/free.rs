@@ -16,9 +16,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Key and value lie outside the slot, so an ended entry holds memory until it is freed.
     const IS_BOXED: bool = Pair::<K, V>::SIZE < std::mem::size_of::<(K, V)>();
 
-    /// An ended entry goes to the deferred-free list of this thread.
-    #[inline]
-    fn free_later(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
+    /// An ended entry goes to the deferred-free list of this thread. Out of line and by value, so
+    /// that its owner stays in registers.
+    #[inline(never)]
+    pub(in crate::keyed) fn free_later(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
         let drops = std::mem::needs_drop::<(K, V)>() && self.drops;
         let chain = Chain::of(id, slot, self.weight_of(id));
         let owed = self.engine.with_stripe(|mine, _| self.engine.free_later(mine, chain, drops));
@@ -42,21 +43,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// A holder of an ended entry's slot lets go: the last one hands the slot to the deferred-free
-    /// list. Out of line and by value, so that the holder itself stays in registers.
-    #[inline(never)]
-    pub(in crate::keyed) fn let_go(&self, id: u32, slot: Slot<'_, Pair<K, V>>) {
-        if self.removals.channel().is_some() && !slot.let_go() {
-            return; // The other holder does it.
-        }
-        self.free_later(id, slot);
-    }
-
     /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's
-    /// own round leaves it to the driver, which drops when it is away from every shard.
+    /// own round leaves it to the driver, which drops when it is away from every shard. A pinned
+    /// thread leaves it to the next one.
     #[cold]
     pub(in crate::keyed) fn free_undriven(&self) {
-        if self.engine.admission.is_refusing() && !self.engine.is_driving() {
+        let is_undriven = self.engine.admission.is_refusing() && !self.engine.is_driving();
+        if is_undriven && !is_pinned() {
             self.engine.flush(Duration::ZERO, self);
         }
     }

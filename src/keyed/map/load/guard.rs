@@ -143,7 +143,7 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         });
         drop(settled.into_replaced());
         if let Some(Some(lost)) = lost {
-            map.store.tell(&lost, cause);
+            map.store.tell(lost, cause);
         }
         held(loading.end(shared))
     }
