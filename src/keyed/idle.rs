@@ -138,7 +138,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if is.bound.compare_exchange(given.0, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             // If the clock panics the use does not count: the caller has ended `old`, and reports
             // it.
-            let idle_until = goes_on(|| self.idle_until(is.idle.load(Ordering::Relaxed)));
+            let idle = is.idle.load(Ordering::Relaxed);
+            let idle_until = goes_on(|| self.idle_until(idle));
             self.renew_until(&new, is, idle_until.unwrap_or(0), true);
         }
     }

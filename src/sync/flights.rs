@@ -212,6 +212,8 @@ impl<K, V> Flights<K, V> {
             },
         };
         if waits || before.loader == me {
+            // Before the load is on its way out: a `Drop` that panics would leak it.
+            drop(key);
             return Begun::of(before, me);
         }
         let own = BuildHasherDefault::<DefaultHasher>::default().hash_one(me);
@@ -220,7 +222,10 @@ impl<K, V> Flights<K, V> {
                 lock(&loading.flight.state).is_invalidated = true;
                 Begun::Loader(loading)
             }
-            Err((flight, _)) => Begun::of(flight, me),
+            Err((flight, key)) => {
+                drop(key);
+                Begun::of(flight, me)
+            }
         }
     }
 

@@ -593,6 +593,41 @@ fn a_bulk_load_ends_all_loads_though_the_drop_of_a_key_panics() {
     }
 }
 
+/// A caller that waits for a load, which began while it cloned its key, leaked that load.
+#[test]
+fn a_key_whose_drop_panics_beside_another_load_leaks_nothing() {
+    let (census, begun) = (Census::new(), Arc::new(Barrier::new(2)));
+    let map: ExpiringMap<Counted, u64> = ExpiringMap::builder().build_manual().unwrap();
+    let (theirs, key) = (Counted::of(&census, 7), Counted::armed(&census, 7));
+    let (other, in_load) = (map.clone(), begun.clone());
+    let loader = thread::spawn(move || {
+        in_load.wait();
+        let load = || {
+            in_load.wait();
+            in_load.wait();
+            7
+        };
+        assert_eq!(other.get_or_insert_with(&theirs, load).map(|seven| *seven).ok(), Some(7));
+    });
+    let asks = Counted::when_asked({
+        let begun = begun.clone();
+        move |how, _| {
+            if how == "clone" {
+                begun.wait();
+                begun.wait();
+            }
+        }
+    });
+    let waits = || map.get_or_guard_timeout(&key, Duration::ZERO).map(drop);
+    assert!(catch_unwind(AssertUnwindSafe(waits)).is_err());
+    drop(asks);
+    begun.wait();
+    loader.join().unwrap();
+    key.disarm();
+    drop((map, key));
+    assert_eq!(census.left(), 0);
+}
+
 #[test]
 fn a_full_or_closed_map_gives_a_bulk_load_its_values_or_an_error() {
     let map = ExpiringMap::builder().capacity(1).build_manual().unwrap();
