@@ -72,9 +72,8 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
             return engine.poll_shared(budget, self, || false);
         };
         into.extend(lapsed);
-        let into = RefCell::new(into);
-        let poll = Poll { shared: self, into: |item| into.borrow_mut().push(item) };
-        engine.poll_shared(budget, &poll, || into.borrow().len() > before)
+        let poll = Poll { shared: self, into: RefCell::new(into) };
+        engine.poll_shared(budget, &poll, || poll.into.borrow().len() > before)
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics {
@@ -126,12 +125,12 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shut for Shared<K, V, E> {
 }
 
 /// A driver's round that gives the items it finds to `into`, under a pin.
-struct Poll<'a, K: 'static, V: 'static, E: Item<K, V>, F> {
+struct Poll<'a, K: 'static, V: 'static, E: Item<K, V>> {
     shared: &'a Shared<K, V, E>,
-    into: F,
+    into: RefCell<&'a mut Vec<E>>,
 }
 
-impl<K: 'static, V: 'static, E: Item<K, V>, F: Fn(E)> Keyed<K, V> for Poll<'_, K, V, E, F> {
+impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Poll<'_, K, V, E> {
     fn store(&self) -> &Store<K, V> {
         &self.shared.store
     }
@@ -141,13 +140,15 @@ impl<K: 'static, V: 'static, E: Item<K, V>, F: Fn(E)> Keyed<K, V> for Poll<'_, K
     }
 
     fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
-        let cause = RemovalCause::Expired;
-        let gone = |gone, deadline| (self.into)(self.shared.item(gone, cause, deadline));
-        self.shared.store.end_due(pin, due, gone);
+        let mut into = self.into.borrow_mut();
+        self.shared.store.end_due(pin, due, |gone, deadline| {
+            into.push(self.shared.item(gone, RemovalCause::Expired, deadline));
+        });
     }
 
     fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) {
-        (self.into)(self.shared.expired(dead, named, deadline));
+        let item = self.shared.expired(dead, named, deadline);
+        self.into.borrow_mut().push(item);
     }
 
     fn close_all(&self) {

@@ -7,9 +7,10 @@
 //! The channel breaks that cycle when its last receiver goes: it then drops its items
 //! ([`channel`](crate::kit::channel)).
 
-use super::removed::{EndedSlot, Removed};
+use super::removed::{EndedSlot, Parts, Removed, Twice};
 use super::store::{Listener, RemovalCause, Store};
 use crate::kit::channel::Sender;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
 /// A channel, and its store.
@@ -39,10 +40,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         ended: EndedSlot<&'s Self, K, V>,
         cause: RemovalCause,
     ) -> Removed<'s, K, V> {
-        match self.removals.is_unheard() {
-            true => Removed::lent(ended, cause),
+        let ended = ended.into_parts();
+        let shared = match self.removals.is_unheard() {
+            true => None,
             false => self.told_aloud(ended, cause),
-        }
+        };
+        Removed::of(self, ended, shared, cause)
     }
 
     #[inline(never)]
@@ -52,18 +55,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
+    /// Returns the entry, if the channel has another handle to it.
     #[inline(never)]
-    fn told_aloud<'s>(
-        &'s self,
-        ended: EndedSlot<&'s Self, K, V>,
-        cause: RemovalCause,
-    ) -> Removed<'s, K, V> {
-        let Some((channel, store)) = self.channel_for(&ended, cause) else {
-            return Removed::lent(ended, cause);
-        };
-        let [returned, sent] = Removed::two(ended, &store, cause);
-        channel.send(&self.panics, sent);
-        returned
+    fn told_aloud(&self, ended: Parts<'_, K, V>, cause: RemovalCause) -> Option<Twice<K, V>> {
+        let ended = ManuallyDrop::new(EndedSlot::from_parts(self, ended));
+        let (channel, store) = self.channel_for(&ended, cause)?;
+        let shared = Removed::two(ManuallyDrop::into_inner(ended), &store);
+        channel.send(&self.panics, Removed::one_of_two(shared.clone(), cause));
+        Some(shared)
     }
 
     /// Calls the listener, if there is one. Returns the channel that the entry goes into, and the

@@ -30,6 +30,10 @@ pub(crate) struct EndedSlot<H: Deref<Target = Store<K, V>>, K: 'static, V: 'stat
     lease: Lease,
 }
 
+/// What an ended slot is made of, by value: a function that takes a reference to an `EndedSlot`
+/// would keep it out of registers.
+pub(super) type Parts<'a, K, V> = (u32, Slot<'a, Pair<K, V>>, Lease);
+
 // SAFETY: it owns a key and a value, which readers may be looking at, and which may be dropped on
 // any thread.
 unsafe impl<H, K, V> Send for EndedSlot<H, K, V>
@@ -52,15 +56,15 @@ impl<H: Deref<Target = Store<K, V>>, K: 'static, V: 'static> EndedSlot<H, K, V> 
     /// A slot of this store, which is out of the index.
     #[inline(always)]
     pub(super) fn of(store: H, ended: Ended<'_, Pair<K, V>>) -> Self {
-        let (id, lease) = (ended.id(), ended.lease());
-        debug_assert_eq!(
-            store.engine.slots.slot(id).map(Slot::address),
-            Some(ended.slot().address())
-        );
+        Self::from_parts(store, (ended.id(), ended.slot(), ended.lease()))
+    }
+
+    #[inline(always)]
+    pub(super) fn from_parts(store: H, (id, slot, lease): Parts<'_, K, V>) -> Self {
+        debug_assert_eq!(store.engine.slots.slot(id).map(Slot::address), Some(slot.address()));
         // SAFETY: the store keeps its slots for as long as it is there, and `H` keeps the store.
-        let slot = unsafe {
-            std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(ended.slot())
-        };
+        let slot =
+            unsafe { std::mem::transmute::<Slot<'_, Pair<K, V>>, Slot<'static, Pair<K, V>>>(slot) };
         EndedSlot { store, id, slot, lease }
     }
 
@@ -160,8 +164,11 @@ pub struct Removed<'a, K: 'static, V: 'static> {
 enum Handle<'a, K: 'static, V: 'static> {
     Only(EndedSlot<Keeps<'a, K, V>, K, V>),
     /// A removing call has returned one, and the map's channel has the other.
-    OneOfTwo(Shared<EndedSlot<Keeps<'static, K, V>, K, V>>),
+    OneOfTwo(Twice<K, V>),
 }
+
+/// An ended slot with two handles.
+pub(super) type Twice<K, V> = Shared<EndedSlot<Keeps<'static, K, V>, K, V>>;
 
 impl<'a, K: 'static, V: 'static> Deref for Handle<'a, K, V> {
     type Target = EndedSlot<Keeps<'a, K, V>, K, V>;
@@ -175,10 +182,16 @@ impl<'a, K: 'static, V: 'static> Deref for Handle<'a, K, V> {
 }
 
 impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
-    #[inline]
-    pub(super) fn lent(slot: EndedSlot<&'a Store<K, V>, K, V>, cause: RemovalCause) -> Self {
-        let store = slot.store;
-        slot.kept_by(Keeps::Lent(store), cause)
+    /// A handle to a slot of this store: one of two, if it is `shared`.
+    #[inline(always)]
+    pub(super) fn of(
+        store: &'a Store<K, V>,
+        ended: Parts<'a, K, V>,
+        shared: Option<Twice<K, V>>,
+        cause: RemovalCause,
+    ) -> Self {
+        let only = || Handle::Only(EndedSlot::from_parts(Keeps::Lent(store), ended));
+        Removed { slot: shared.map_or_else(only, Handle::OneOfTwo), cause }
     }
 
     /// Its key.
@@ -274,18 +287,20 @@ impl<K: 'static, V: 'static> Removed<'static, K, V> {
         store: &Arc<Store<K, V>>,
         cause: RemovalCause,
     ) -> Self {
-        slot.kept_by(Keeps::Kept(store.clone()), cause)
+        let slot = EndedSlot::from_parts(Keeps::Kept(store.clone()), slot.into_parts());
+        Removed { slot: Handle::Only(slot), cause }
     }
 
-    /// Two handles to one slot, which keep the store.
+    /// What two handles to one slot share.
     pub(super) fn two(
         slot: EndedSlot<&Store<K, V>, K, V>,
         store: &Arc<Store<K, V>>,
-        cause: RemovalCause,
-    ) -> [Self; 2] {
-        let slot = Shared::new(slot.moved(Keeps::Kept(store.clone())));
-        let handle = |slot| Removed { slot: Handle::OneOfTwo(slot), cause };
-        [handle(slot.clone()), handle(slot)]
+    ) -> Twice<K, V> {
+        Shared::new(EndedSlot::from_parts(Keeps::Kept(store.clone()), slot.into_parts()))
+    }
+
+    pub(super) fn one_of_two(slot: Twice<K, V>, cause: RemovalCause) -> Self {
+        Removed { slot: Handle::OneOfTwo(slot), cause }
     }
 }
 
@@ -312,22 +327,10 @@ impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
         self.store
     }
 
-    /// The slot, which the caller hands to the deferred-free list.
+    /// What it owns, which the caller owns from here on.
     #[inline(always)]
-    pub(super) fn into_slot(self) -> (u32, Slot<'a, Pair<K, V>>) {
+    pub(super) fn into_parts(self) -> Parts<'a, K, V> {
         let this = ManuallyDrop::new(self);
-        (this.id, this.slot)
-    }
-
-    /// The same slot, for the caller that ended it.
-    fn kept_by<'k>(self, store: Keeps<'k, K, V>, cause: RemovalCause) -> Removed<'k, K, V> {
-        Removed { slot: Handle::Only(self.moved(store)), cause }
-    }
-
-    fn moved<'k>(self, store: Keeps<'k, K, V>) -> EndedSlot<Keeps<'k, K, V>, K, V> {
-        debug_assert!(std::ptr::eq(self.store, &*store));
-        let this = ManuallyDrop::new(self);
-        let &EndedSlot { id, slot, lease, .. } = &*this;
-        EndedSlot { store, id, slot, lease }
+        (this.id, this.slot, this.lease)
     }
 }

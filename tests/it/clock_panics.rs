@@ -10,8 +10,8 @@ use expiry::expiring_map::{Compute, Entry};
 #[cfg(feature = "async")]
 use expiry::Timeouts;
 use expiry::{
-    AckTracker, EvictionPolicy, ExpiringMap, Expiry, ExpiryQueue, Lifetime, Lifetimes, NewSession,
-    Outcome, PendingMap, PendingTable, SessionId, SessionTracker,
+    Ack, AckTracker, EvictionPolicy, ExpiringMap, Expiry, ExpiryQueue, Lifetime, Lifetimes,
+    NewSession, Outcome, PendingMap, PendingTable, SessionId, SessionTracker,
 };
 use std::panic::{catch_unwind, AssertUnwindSafe};
 #[cfg(feature = "async")]
@@ -365,6 +365,22 @@ fn a_tracker_tells_of_each_root_once() {
             });
         }
     }
+}
+
+#[test]
+fn an_ack_that_counts_says_so() {
+    PanicsAt::at_each_reading(|clock, attempt| {
+        let tracker = AckTracker::builder().idle_timeout(SECOND).clock(clock.clone());
+        let tracker = tracker.build_manual().unwrap();
+        let root = tracker.issue(3, 42).unwrap();
+        tracker.init(1, 3, 42).unwrap();
+        let mut acked = Vec::new();
+        attempt(&mut || {
+            acked.push(tracker.ack(root, 5));
+            acked.push(tracker.ack(1_u64, 5));
+        });
+        assert_eq!(acked, [Ok(Ack::Pending); 2]);
+    });
 }
 
 #[cfg(feature = "async")]

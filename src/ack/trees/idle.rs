@@ -13,6 +13,7 @@ use super::tree::Tree;
 use super::{Mine, Times, Trees};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
+use crate::kit::panics::goes_on;
 use crate::sync::{overwrite, Ordering};
 
 impl<T: 'static> Trees<T> {
@@ -45,7 +46,17 @@ impl<T: 'static> Trees<T> {
     #[inline(always)]
     pub(super) fn note_use(&self, id: u32) {
         if let Some(idle) = self.settings.idle_timeout {
-            self.raise_idle(id, self.engine.with_stripe(|mine, _| self.idle_by(mine, idle)));
+            self.note_use_of(id, idle);
+        }
+    }
+
+    /// If the clock panics, the ack counts, and the use does not.
+    #[cold]
+    #[inline(never)]
+    fn note_use_of(&self, id: u32, idle: u64) {
+        let until = goes_on(|| self.engine.with_stripe(|mine, _| self.idle_by(mine, idle)));
+        if let Some(until) = until {
+            self.raise_idle(id, until);
         }
     }
 
@@ -56,8 +67,6 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
     fn raise_idle(&self, id: u32, until: u64) {
         if let Some(spot) = self.engine.slots.spot(id) {
             // (`a_late_use_beside_the_next_root_of_a_slot` fails by a swap.)

@@ -144,7 +144,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn end_unheard(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut chain: Option<Chain<'_, Pair<K, V>>> = None;
         self.end_due(pin, due, |ended, _| {
-            let (id, slot) = ended.into_slot();
+            let (id, slot, _) = ended.into_parts();
             let weight = self.weight_of(id);
             match &mut chain {
                 Some(chain) => chain.add(id, slot, weight),

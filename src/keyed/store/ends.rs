@@ -187,7 +187,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mine = self.engine.mine(&named.pin);
         let at = (named.hash, named.word);
         let ended = self.finish(&named.pin, mine, None, dead, at, RemovalCause::Expired);
-        let (id, slot) = ended.into_slot();
+        let (id, slot, _) = ended.into_parts();
         let chain = Chain::of(id, slot, self.weight_of(id));
         self.engine.free_later(mine, chain, true);
     }
