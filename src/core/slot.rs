@@ -13,8 +13,9 @@
 //!
 //! A tree's slot has both: atomics, and behind them a value that no thread reads in place.
 //!
-//! Slots lie at a *stride* computed from the payload's size, because a Rust type cannot be chosen
-//! by a size. Under loom a slot is a struct, and the payload a cell whose accesses loom checks.
+//! The distance between slots, the *stride*, is computed from the payload's size, so that small
+//! payloads take small slots. Under loom a slot is a struct, and the payload a cell whose accesses
+//! loom checks.
 
 use super::lease::Lease;
 use super::memory::ZeroValid;

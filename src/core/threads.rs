@@ -96,7 +96,7 @@ impl Vacant {
         let (word, bit) = bit_of(index);
         // Acquire pairs with `give_back`, as in `take`.
         let before = word.fetch_or(bit, Ordering::Acquire);
-        // Lazily: a `Vacant` that is dropped gives the index back.
+        // `then`, not `then_some`: a `Vacant` made in vain would free another thread's index.
         (before & bit == 0).then(|| Vacant(index))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A call asks the policy while it is pinned, between its look at an entry and the swap that acts
 //! on the entry. If another thread changes the lease in between, the swap fails, and the call asks
-//! again. So `updated` sees the time left by the very lease that the replacement takes away.
+//! again. So `updated` gets the time left of the lease that this replacement ends.
 
 use super::idle::Term;
 use super::living::Replaces;

@@ -10,7 +10,8 @@
 //! swaps the lease even where the deadline stays the same. So if a touch and a read meet, either
 //! the read's swap comes first, and the touch's fails; or the touch's comes first, and the read
 //! finds the new bound. When all calls have returned, the deadline is not after the bound that was
-//! set last. It is not before any use plus the time to idle, unless the bound is.
+//! set last. It is no earlier than the last use plus the time to idle, or than the bound if that is
+//! earlier.
 
 use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};

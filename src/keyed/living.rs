@@ -247,8 +247,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Notice { ended, cause })
     }
 
-    /// Calls the listener, unpinned, for the entry that this call has put in, if a shutdown has
-    /// overtaken the call. The entry can be read while the result lives.
+    /// Calls the listener, unpinned, if a shutdown has ended this call's own entry, and pins again.
+    /// The entry can be read while the result lives.
     pub(super) fn notify(&self, pin: Pin, closed: Option<EndedSlot<&Self, K, V>>) -> Pin {
         let Some(closed) = closed else {
             return pin;

@@ -118,9 +118,8 @@ pub(super) enum Keeps<'a, K: 'static, V: 'static> {
 
 impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
     /// Runs after the handle has pushed its slot on the deferred-free list. If no driver is left,
-    /// this thread frees the slot. Only a [`Kept`](Keeps::Kept) handle does so. A test of
-    /// `is_refusing` in `Store::free_later` would do it for every removal: while another thread
-    /// shuts a map down, each `remove` would drop values, some pinned, although a driver is there.
+    /// this thread frees the slot. Only a [`Kept`](Keeps::Kept) handle does so: otherwise each
+    /// `remove` beside a shutdown would drop values, although a driver is there.
     #[inline]
     fn drop(&mut self) {
         if let Keeps::Kept(store) = self {

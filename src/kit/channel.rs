@@ -201,8 +201,8 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
     ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
-    /// To discard what was sent beside the end of the last receiver. crossbeam's channel would keep
-    /// it until the sender goes, which a map's items keep ([`removals`](crate::keyed)).
+    /// Receives what was sent after the last receiver went. An item that stayed there would keep
+    /// the map's store, and so the sender, for ever ([`removals`](crate::keyed)).
     back: Own<Ends<T>>,
     readers: Arc<AtomicUsize>,
     when_full: WhenFull,

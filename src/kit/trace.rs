@@ -2,10 +2,9 @@
 //! feature nothing is left of them.
 //!
 //! A subscriber is the user's code, as handlers are. So events are where handlers are called, or
-//! might be. Nothing is borrowed or half done there that the same thread would meet again if the
-//! subscriber used the store, shut it down or dropped it. The driver reports on its next visit what
-//! happens elsewhere, in the midst of an index's growth. A subscriber's panic is caught and not
-//! reported: the report would be an event.
+//! might be: the store is consistent and unlocked there, because the subscriber may call it. The
+//! driver reports on its next visit what happens elsewhere, in the midst of an index's growth. A
+//! subscriber's panic is caught and not reported: the report would be an event.
 //!
 //! `docs/guide/operations.md` lists them.
 

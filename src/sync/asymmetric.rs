@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 /// How long a thread waits at the heavy side after the fence was taken away.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// Off where the system offers no such fence: both sides then have to do without.
+/// The fence of two sides. It is off where the system offers none: then each side makes a fence of
+/// its own.
 pub(crate) struct Barrier {
     /// Once false, it stays false.
     on: AtomicBool,

@@ -2,7 +2,7 @@
 //!
 //! * A pin is a relaxed read-modify-write and a SeqCst fence; an unpin is a release.
 //! * A grace period begins with such a fence. It waits for the pins that its thread sees after the
-//!   fence, and for no later pin. The real one may let a later reader pass its end, too.
+//!   fence, and for no later pin: as with the real one, a later reader may be pinned at its end.
 //! * The thread that ends it makes such a fence, reads those pins relaxed, and makes an acquire
 //!   fence.
 

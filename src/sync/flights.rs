@@ -20,13 +20,13 @@
 //! An insertion does the same, because its entry may end before the loader's comes
 //! (model `a_load_beside_an_insertion_that_ends`).
 //!
-//! A loading future that its task does not poll would block that task for ever, if it awaits the
-//! same key elsewhere. So the load is polled with a waker of its own, an [`Alarm`], which notes
-//! that it was woken and wakes the task. A waiting future of that task that finds it so wakes the
-//! task again. If the load is still not polled when the waiting future has been polled
-//! [`PATIENCE`] times more, that *abandons* the flight, and all that wait look again. (A `join!` or
-//! a `select!` polls its futures in any order, and may pass one over for some turns.) The parked
-//! loader is then in the place of one whose load was invalidated.
+//! A task that keeps a loading future unpolled, and awaits the same key elsewhere, would wait for
+//! ever. So the load is polled with a waker of its own, an [`Alarm`], which notes that it was woken
+//! and wakes the task. A waiting future of that task that finds it so wakes the task again. If the
+//! load is still not polled when the waiting future has been polled [`PATIENCE`] times more, that
+//! *abandons* the flight, and all that wait look again. (A `join!` or a `select!` polls its futures
+//! in any order, and may pass one over for some turns.) The map then does not keep what the parked
+//! loader loads.
 //!
 //! A thread inside a call of the user's code waits for no load: the loader may wait for that very
 //! thread ([`kit::panics`](crate::kit::panics)). It loads *beside* the other flight, under a hash

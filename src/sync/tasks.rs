@@ -9,11 +9,10 @@
 //! ```
 //!
 //! Of two threads that do this at least one sees the other (Dekker). The waiting task pays a fence.
-//! The waking thread needs none if it changes the word by a sequentially consistent
-//! read-modify-write that the second look is bound to find. Its load of the stack's head is then
-//! sequentially consistent too. If that load misses a registration, it comes before the task's
-//! fence in the one order of all such operations. So does the read-modify-write, and the look after
-//! the fence finds it.
+//! The waking thread needs none if it makes the change by a sequentially consistent
+//! read-modify-write, and loads the stack's head so, too. If that load misses a registration, both
+//! come before the task's fence in the one order of all such operations, and the task's second look
+//! finds the change.
 //!
 //! A registration is a waker that never changes, and one word. A task with another waker registers
 //! again. So no thread reads a waker that another thread is writing, and no thread locks or spins.

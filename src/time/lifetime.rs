@@ -22,8 +22,8 @@ pub enum Lifetime {
     /// As long as the settings of the tracker, queue or map say.
     #[default]
     Default,
-    /// As long as this, rounded up to the interval. (Of each 2^40 intervals since the tracker was
-    /// built, one counts as the next: every 35 years at a millisecond.)
+    /// As long as this, rounded up to the interval. (A deadline on one tick in 2^40, every 35 years
+    /// at a millisecond, moves to the next one.)
     After(Duration),
     /// The entry lives for ever.
     Never,

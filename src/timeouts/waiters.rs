@@ -17,11 +17,11 @@
 //!
 //! # A lease names one occupancy
 //!
-//! The owner compares the whole lease. An entry that fired at tick `d` is followed by occupants
-//! with later deadlines only. If the owner itself ended the entry, it does not ask again, and after
-//! a shutdown there are no occupants. So a future that is polled long after it fired does not take
-//! another future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and tick
-//! must both agree.
+//! The owner compares the whole lease. After an entry has fired at tick `d`, the later occupants of
+//! its slot have later deadlines. If the owner itself ended the entry, it does not ask again, and
+//! after a shutdown there are no occupants. So a future that is polled long after it fired does not
+//! take another future's entry for its own. Deadlines repeat after 2^40 ticks; then generation and
+//! tick must both agree.
 //!
 //! # Registering again in place
 //!

@@ -96,7 +96,7 @@ impl<T: 'static> Trees<T> {
     ) -> Result<Option<R>, Refused> {
         self.engine.with_stripe(|mine, _| {
             let _delivering = mine.frontend.undelivered.announce();
-            // Also issued roots: an operator's call may have found one before its issuer.
+            // Issued roots ask too: `fail_all` may find one before its `issue` has returned.
             if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);
             }

@@ -58,9 +58,9 @@ impl Trees<()> {
         })
     }
 
-    /// Notifies the driver of the roots in `into` from `untold` on, of one block and one deadline:
-    /// it is to look at the first by that tick.
-    /// If the engine was shut down meanwhile, `into` keeps those that the shutdown has seen.
+    /// Notifies the driver of the roots in `into` from `untold` on, which lie in one block: it
+    /// looks at the first by the block's tick. If the engine was shut down meanwhile, `into` keeps
+    /// those that the shutdown has seen.
     #[inline]
     fn tell_of(
         &self,

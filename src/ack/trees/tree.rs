@@ -4,8 +4,8 @@
 //! and lease in this order, each with Release. So a thread that reads an occupant's word also reads
 //! that occupant's key, or a later one. It reads that occupant's lease, the free lease before it,
 //! or a later lease. A free lease is not live; if key or lease is a later occupant's, the swap of
-//! the word fails. A thread may read the word of one occupant and the key of the next. Then it does
-//! not read the first one's lease: the claimer found that lease free before it stored the key.
+//! the word fails. A thread may read the word of one occupant and the key of the next. Then it
+//! cannot read the first one's lease: that was freed before the next key was stored.
 //!
 //! # The token
 //!

@@ -102,7 +102,8 @@ impl<P: Payload, C> Engine<P, C> {
         f: &mut impl FnMut(Ended<'_, P>, F::Hold<'s>),
     ) -> Option<u64> {
         let Some(peak) = self.shards[at].ring.shut() else {
-            // An entry on its way in finds its block closed. Only its claimer ends and reports it.
+            // It was closed before. A thread that still inserts finds its block closed, and ends
+            // its own entry.
             return None;
         };
         let mut ended = 0;

@@ -31,12 +31,12 @@
 //!
 //! # Ticks that are not reported yet
 //!
-//! A shard keeps the nearest of the reported ticks. A thread that finds its block lowered by
-//! another one reports nothing while a nearer tick of the shard is known, and a caller may ask just
-//! then how long to wait. So in the keyed stores a thread notes its deadline in its stripe before
-//! it makes the lease, until the driver knows of it ([`Unreported::begin`]). A driver reads these
-//! notes before it raises the shard's next expiration, and raises it no further than the nearest
-//! (Q12).
+//! A shard keeps the nearest of the reported ticks. A thread that finds its block lowered relies on
+//! the thread that has lowered it, and that one may have yet to report. Until then the shard may
+//! show a later tick, and a caller that asks how long to wait would wait too long. So in the keyed
+//! stores a thread notes its deadline in its stripe before it makes the lease, until the driver
+//! knows of it ([`Unreported::begin`]). A driver reads these notes before it raises the shard's
+//! next expiration, and raises it no further than the nearest (Q12).
 
 use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};
@@ -142,8 +142,8 @@ impl Unreported {
     }
 
     /// Notes, until the result is dropped, that this thread is about to make a lease that expires
-    /// at `tick`. Called before another thread can find the lease. No fence: a thread whose answer
-    /// depends on that lease has found it, or its block lowered, and with it this note.
+    /// at `tick`. Called before another thread can find the lease. This needs no fence: a thread
+    /// that has seen the lease, or its block lowered, sees this note.
     #[inline]
     pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
         let before = self.nearness.load(Ordering::Relaxed);

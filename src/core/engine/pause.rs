@@ -3,8 +3,8 @@
 //! # When it was stalled
 //!
 //! At its end each round notes when the next one has to begin: at the next expiration then known,
-//! or at once if that has come. A driver that leaves a shard later puts this time off: a thread was
-//! at work, if slow. If a round begins later than this time by more than the threshold, while no
+//! or at once if that has come. A driver that leaves a shard after that time postpones it: a slow
+//! thread is no stall. If a round begins later than this time by more than the threshold, while no
 //! thread drives any shard, the process was stalled: from the tick `from` at which the round should
 //! have begun to the tick `to` at which it does.
 //!

@@ -17,8 +17,8 @@ impl<P: Payload, C> Engine<P, C> {
         self.go_round(now, share, frontend, |_| ())
     }
 
-    /// [`poll`](Self::poll) beside a reaper, if there is one: it may be asleep, and does not know
-    /// what this round has filed, or left over (W4).
+    /// [`poll`](Self::poll) beside a reaper, if there is one: asleep, it does not know what this
+    /// round has scheduled or left, so the round wakes it (W4).
     pub(crate) fn poll_beside(
         &self,
         now: u64,

@@ -11,8 +11,8 @@
 //!
 //! **Promise.** Let a renewal, or an insertion, publish a lease until T and report success. Only a
 //! call lowers that deadline that (a) looked at the lease for the first time after it was
-//! published, (b) read the exact clock after that look, and (c) asked for less: that reading and
-//! its timeout come to less than T.
+//! published, (b) read the exact clock after that look, and (c) whose deadline by that reading is
+//! before T.
 //!
 //! **Why.** The look pairs with the swap that published the lease (Acquire, Release), and the
 //! publisher read its clock before that swap. So the exact reading of (b) is no earlier than the
@@ -30,9 +30,8 @@
 //! * *Calls that overlap.* A call that was entered before the report and looked after the
 //!   publication counts as the later one. A lease does not say when it was set, so no call can
 //!   know.
-//! * *A deadline that is there already.* A renewal that finds the very deadline which it computes
-//!   publishes nothing. A call for less that looked before it may read the clock before it, and yet
-//!   lower that deadline.
+//! * *A deadline that is there already.* A renewal whose deadline the lease has swaps nothing. A
+//!   call for less that overlaps with it may still lower that deadline.
 //! * *A lease that comes back.* A swap compares values. If one call lowers the deadline and another
 //!   renews it until the tick that it had before, a third call, which saw the lease before both,
 //!   must not take it for that one. So the lease counts the renewals that lower it

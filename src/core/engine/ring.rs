@@ -99,8 +99,8 @@ impl Ring {
     ///
     /// The first looks go from the ring's position on, where a first-in-first-out window has freed
     /// chunks. The others are spread, so a run of long-lived entries does not hide free chunks
-    /// behind it. The position moves past chunks without room only when one with room lies behind
-    /// them: if the window's tail has yet to leave the chunk at the position, that chunk is next.
+    /// behind it. The position stays at a chunk without room until a look finds one with room
+    /// behind it: the window's tail may have yet to leave that chunk.
     #[allow(clippy::cast_possible_truncation)]
     pub(super) fn roomy<P: Payload>(&self, slots: &Slots<P>, turn: u64) -> Option<(u32, usize)> {
         let roomy = |local: u32| {

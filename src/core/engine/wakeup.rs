@@ -19,9 +19,9 @@
 //!
 //! The second look passes over the shards that another thread drives. That thread, after it has
 //! left a shard, looks at the announcement by a read-modify-write, and then whether anything is
-//! wanted at the shard ([`Wakeup::depart`]). If that comes before the reaper's swap, the reaper
-//! finds the shard left. If it comes after, the thread finds the announcement, and all that was
-//! wanted before that.
+//! wanted at the shard ([`Wakeup::depart`]). If its read-modify-write comes before the reaper's
+//! swap, the reaper's second look includes the shard. If it comes after, the thread finds the
+//! announcement, and all that was wanted before that.
 
 use crate::sync::park::Sleeper;
 use crate::sync::{AtomicU64, Ordering};

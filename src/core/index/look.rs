@@ -54,12 +54,12 @@ impl<const OWN: usize> Word<'_, OWN> {
 }
 
 impl<const OWN: usize> Table<OWN> {
-    /// The slot of the first word with this hash that the header believes in and `probe` takes.
+    /// The slot of the first word with this hash whose bit the header has and that `probe` takes.
     ///
-    /// `header` is the header as read, and afterwards the one that the answer holds for. A match is
-    /// believed only if the header, read again, still believes in it and has had no publication
-    /// since. Otherwise a word that another thread has merely *reserved* could pass for the
-    /// published one before it.
+    /// `header` is the header as read, and afterwards the one that the answer holds for. A match
+    /// counts only if the header, read again, still has its bit and has had no publication since.
+    /// Otherwise a word that another thread has merely *reserved* could pass for the published one
+    /// before it.
     #[inline(always)]
     pub(super) fn look(
         &self,
@@ -94,8 +94,8 @@ impl<const OWN: usize> Table<OWN> {
         None
     }
 
-    /// The first word with this hash that the header of its home believes in, or the header, if it
-    /// believes in none and the home is open.
+    /// The first word with this hash whose bit the header of its home has, or the header, if there
+    /// is none and the home is open.
     #[inline(always)]
     pub(super) fn glance<'a>(
         &'a self,

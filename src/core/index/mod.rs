@@ -80,8 +80,8 @@
 //!   table's pages back, and its class may be used again. Removals are pinned too: one that has
 //!   taken a bit away has yet to zero the word, and one that has read a header has yet to swap it.
 //!   Look-ups of trees need no pin, as index memory is never unmapped while the engine lives. In a
-//!   retired table they find nothing, or what is not there any more, and in its next life what is
-//!   not there yet. Then they see that the directory has changed.
+//!   retired table, or one put to use again, they may find a wrong answer. Then they see that the
+//!   directory has changed, and begin again.
 //!
 //! Idea of the home-wide version: DLHT (arXiv 2406.09986). The fixed overflow buckets, the
 //! directory word and migration by one thread are this crate's.

@@ -284,7 +284,7 @@ impl<const OWN: usize> Table<OWN> {
         OWN + lines * OVER
     }
 
-    /// The positions that `header` believes in and whose words have this hash.
+    /// The positions whose bits `header` has and whose words have this hash.
     #[inline]
     pub(super) fn matching(&self, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been migrated,

@@ -104,8 +104,8 @@ impl<const OWN: usize> Table<OWN> {
         words.map(|word| slot_of(word.load(Ordering::Relaxed)))
     }
 
-    /// The least place, `within` these, of the words that the header of this hash's home believes
-    /// in; their end if there is none.
+    /// The least place, `within` these, of the words whose bits the header of this hash's home has;
+    /// their end if there is none.
     fn least(&self, hash: u32, within: Range<u64>) -> u64 {
         let home = self.home_of(hash);
         // Acquire: a word whose bit is gone may have been migrated, and then a younger table must

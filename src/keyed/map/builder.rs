@@ -503,7 +503,7 @@ where
         store.weigher = self.weigher;
         store.reloads_with = reloads_with;
         store.counts_lookups = self.statistics;
-        store.heeds_hits = self.statistics || self.expiry.is_some();
+        store.handles_hits = self.statistics || self.expiry.is_some();
         store.expiry = self.expiry;
         let store = Arc::new_cyclic(|this| {
             store.removals = removals(this);

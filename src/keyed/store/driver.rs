@@ -157,8 +157,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     }
 
     /// Ends what is due in a block, and calls `gone` with each entry and its deadline, under the
-    /// pin: it runs none of the user's code. Left to the driver is what the index does not name at
-    /// first sight, and what another thread renews or ends meanwhile.
+    /// pin: it runs none of the user's code. The driver ends the others one by one: those whose
+    /// word is not at hand, and those that another thread renews meanwhile.
     #[inline(always)]
     pub(in crate::keyed) fn end_due<'s>(
         &'s self,

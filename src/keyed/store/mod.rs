@@ -227,7 +227,7 @@ pub(crate) struct Store<K: 'static, V: 'static> {
     /// Set by the builder of a map that decides for each entry.
     pub(super) expiry: Option<Arc<dyn Expiry<K, V>>>,
     /// Whether it counts look-ups, or has a policy to ask.
-    pub(super) heeds_hits: bool,
+    pub(super) handles_hits: bool,
     /// Whether the `Drop` of an ended entry does something, if it has one. Unset by the builder of
     /// a session tracker that lends no tokens.
     pub(in crate::keyed) drops: bool,
@@ -265,7 +265,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             reloads_with: None,
             counts_lookups: false,
             expiry: None,
-            heeds_hits: false,
+            handles_hits: false,
             drops: true,
             panics: Panics::default(),
             drop_panics: Panics::default(),
@@ -296,7 +296,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// `false` if the entry has ended meanwhile.
     #[inline(always)]
     pub(super) fn note_hit(&self, pin: &Pin, found: &Found<'_, K, V>) -> bool {
-        if !self.heeds_hits {
+        if !self.handles_hits {
             return true;
         }
         let is_hit = self.is_read(found);

@@ -65,8 +65,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         self.touch_anywhere(wanted, timeout, to_the_tick, seen, lost)
     }
 
-    /// [`touch`](Self::touch) in all tables. The call has `seen` this entry, whose deadline would
-    /// be nearer or whose time is up, or has lost a swap on the lease of the one that is `lost`.
+    /// [`touch`](Self::touch) in all tables. `seen` is an entry that the call has left alone: its
+    /// deadline would be nearer, or its time is up. `lost` is one whose lease another swap changed.
     #[cold]
     #[inline(never)]
     fn touch_anywhere<Q: Eq + ?Sized>(
