@@ -193,6 +193,12 @@ impl Lease {
         Lease(self.0 & !15 | state as u64)
     }
 
+    /// Whether a use of the entry changes nothing.
+    #[inline(always)]
+    pub(crate) fn is_used_and_live(self) -> bool {
+        self.0 & (USED | 15) == USED | State::Live as u64
+    }
+
     #[inline(always)]
     pub(crate) fn is_used(self) -> bool {
         self.0 & USED != 0
@@ -257,8 +263,8 @@ impl Lease {
         if packed == DEADLINE_MASK {
             return NEVER;
         }
-        let ahead = packed.wrapping_sub(not_before) & DEADLINE_MASK;
-        not_before.saturating_add(ahead)
+        // A clock of 64-bit nanoseconds counts fewer than 2^51 ticks: only `NEVER` wraps round.
+        not_before.wrapping_add(packed.wrapping_sub(not_before) & DEADLINE_MASK)
     }
 
     /// The full deadline, given a tick less than 2^39 ticks away from it, on either side.

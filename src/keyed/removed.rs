@@ -123,7 +123,9 @@ impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         if let Keeps::Kept(store) = self {
-            store.free_undriven();
+            if store.engine.admission.is_refusing() {
+                store.free_undriven();
+            }
         }
     }
 }

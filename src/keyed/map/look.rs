@@ -44,6 +44,9 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
     #[inline(always)]
     pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
+        if found.lease.is_used_and_live() {
+            return true;
+        }
         self.store.note_use(found);
         found.lease.is(State::Live) || self.store.prolong(*found)
     }

@@ -43,13 +43,12 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Drops what has ended, if the store is shut down and so has no driver that would. A driver's
-    /// own round leaves it to the driver, which drops when it is away from every shard. A pinned
-    /// thread leaves it to the next one.
+    /// Drops what has ended in a store that is shut down, and so has no driver that would. A
+    /// driver's own round leaves it to the driver, which drops when it is away from every shard. A
+    /// pinned thread leaves it to the next one.
     #[cold]
     pub(in crate::keyed) fn free_undriven(&self) {
-        let is_undriven = self.engine.admission.is_refusing() && !self.engine.is_driving();
-        if is_undriven && !is_pinned() {
+        if !self.engine.is_driving() && !is_pinned() {
             self.engine.flush(Duration::ZERO, self);
         }
     }
