@@ -67,7 +67,8 @@ impl Labels {
         }
     }
 
-    pub(crate) fn out(&self, f: impl FnOnce(&Out<'_>)) {
+    #[doc(hidden)] // for `expiry-topology`
+    pub fn out(&self, f: impl FnOnce(&Out<'_>)) {
         out(&self.all, f);
     }
 }
@@ -82,7 +83,8 @@ static METADATA: Metadata<'static> =
     Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
 
 /// Where one set of labels goes.
-pub(crate) struct Out<'a> {
+#[doc(hidden)]
+pub struct Out<'a> {
     recorder: &'a dyn Recorder,
     labels: &'a [Label],
 }
@@ -92,14 +94,17 @@ fn out(labels: &[Label], f: impl FnOnce(&Out<'_>)) {
 }
 
 impl Out<'_> {
-    fn set(&self, series: &Series, further: Option<Label>, value: u64) {
-        let labels: Vec<Label> = self.labels.iter().cloned().chain(further).collect();
-        let key = Key::from_parts(series.name, labels);
-        match series.kind {
-            Kind::Counter => self.recorder.register_counter(&key, &METADATA).absolute(value),
-            #[allow(clippy::cast_precision_loss)] // beyond 2^53
-            Kind::Gauge => self.recorder.register_gauge(&key, &METADATA).set(value as f64),
-        }
+    fn key(&self, name: &'static str, further: &[(&'static str, &str)]) -> Key {
+        let further = further.iter().map(|&(key, value)| Label::new(key, value.to_string()));
+        Key::from_parts(name, self.labels.iter().cloned().chain(further).collect::<Vec<_>>())
+    }
+
+    pub fn counter(&self, name: &'static str, value: u64, further: &[(&'static str, &str)]) {
+        self.recorder.register_counter(&self.key(name, further), &METADATA).absolute(value);
+    }
+
+    pub fn gauge(&self, name: &'static str, value: f64, further: &[(&'static str, &str)]) {
+        self.recorder.register_gauge(&self.key(name, further), &METADATA).set(value);
     }
 }
 
@@ -110,7 +115,11 @@ pub(crate) trait Value {
 
 impl Value for u64 {
     fn publish(&self, series: &Series, out: &Out<'_>) {
-        out.set(series, None, *self);
+        match series.kind {
+            Kind::Counter => out.counter(series.name, *self, &[]),
+            #[allow(clippy::cast_precision_loss)] // beyond 2^53
+            Kind::Gauge => out.gauge(series.name, *self as f64, &[]),
+        }
     }
 }
 
@@ -134,17 +143,17 @@ impl Value for Duration {
 /// The series counts all of it. Its buckets are series of their own.
 impl Value for Lateness {
     fn publish(&self, series: &Series, out: &Out<'_>) {
-        let up_to = |le: String, sum| out.set(&LATENESS_BUCKET, Some(Label::new("le", le)), sum);
+        let up_to = |le: &str, sum| out.counter(LATENESS_BUCKET.name, sum, &[("le", le)]);
         let mut sum = 0;
         for (power, count) in (1..).zip(&self.counts) {
             sum += count;
             if LE.contains(&power) {
                 #[allow(clippy::cast_precision_loss)] // a power of two
                 let le = (1u64 << power) as f64 / 1e9;
-                up_to(le.to_string(), sum);
+                up_to(&le.to_string(), sum);
             }
         }
-        up_to("+Inf".into(), sum);
+        up_to("+Inf", sum);
         sum.publish(series, out);
     }
 }

@@ -1,6 +1,8 @@
 //! A thread's trees in flight, and the steps that replace them.
 
 use crate::peers::{finished_owners, Batch, Id, New, Peer, Proof, Touch};
+pub use model::mix::mix;
+use model::mix::STEP;
 use std::sync::Arc;
 
 /// Steps at a time, for every peer; also the size of a batch.
@@ -10,14 +12,6 @@ pub const GROUP: usize = 16;
 pub enum Order {
     Fifo,
     Random,
-}
-
-/// Splitmix64's finaliser: a bijection.
-#[inline]
-pub fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 /// A number below `end` that looks random, from a seed.
@@ -35,7 +29,7 @@ pub fn draw(order: Order, window: usize, steps: usize, seed: u64) -> Arc<[u32]> 
             let mut state = mix(seed);
             let mut positions: Vec<u32> = Vec::with_capacity(steps);
             while positions.len() < steps {
-                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                state = state.wrapping_add(STEP);
                 let at = below(state, window as u64) as u32;
                 let group = positions.len() / GROUP * GROUP;
                 if !positions[group..].contains(&at) {

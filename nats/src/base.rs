@@ -115,18 +115,11 @@ macro_rules! stats {
             #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
             pub fn publish<'a>(&self, labels: impl IntoIterator<Item = (&'static str, &'a str)>) {
                 let labels = labels.into_iter();
-                let labels: Vec<metrics::Label> = labels
-                    .map(|(key, value)| metrics::Label::new(key, value.to_string()))
-                    .collect();
-                let counters = [
-                    $((concat!($prefix, stringify!($counter), "_total"), self.$counter),)+
-                ];
-                for (name, value) in counters {
-                    metrics::counter!(name, labels.iter()).absolute(value);
-                }
-                for (name, value) in [$((concat!($prefix, stringify!($gauge)), self.$gauge),)+] {
-                    metrics::gauge!(name, labels.iter()).set(value as f64);
-                }
+                let labels: Vec<_> = labels.map(|(key, value)| (key, value.to_string())).collect();
+                $(metrics::counter!(concat!($prefix, stringify!($counter), "_total"), &labels)
+                    .absolute(self.$counter);)+
+                $(metrics::gauge!(concat!($prefix, stringify!($gauge)), &labels)
+                    .set(self.$gauge as f64);)+
             }
         }
     };

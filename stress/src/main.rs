@@ -18,7 +18,6 @@ mod leap;
 mod ledger;
 mod live;
 mod mass_expiry;
-mod mix;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;

@@ -4,7 +4,6 @@ use crate::checks::{Check, Checks};
 use crate::error::Error;
 use crate::latency::{human, Percentiles};
 use crate::options::Output;
-use indicatif::HumanCount;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -85,7 +84,7 @@ impl Report {
     fn counted(&self) -> Vec<Vec<String>> {
         let counts = self.counts.iter();
         let counts = counts.filter(|(name, count)| **count > 0 || !name.starts_with("fault_"));
-        let counts = counts.map(|(name, count)| vec![words(name), HumanCount(*count).to_string()]);
+        let counts = counts.map(|(name, count)| vec![words(name), grouped(*count)]);
         let figures = self.figures.iter();
         let figures = figures.map(|(name, figure)| vec![words(name), format!("{figure:.2}")]);
         counts.chain(figures).collect()
@@ -96,7 +95,7 @@ impl Report {
         let head = ["", "p50", "p90", "p99", "p99.9", "p99.99", "max", "measured"];
         let rows = self.latency.iter().map(|(name, p)| {
             let times = [p.p50, p.p90, p.p99, p.p99_9, p.p99_99, p.max].into_iter().map(human);
-            let count = HumanCount(p.count).to_string();
+            let count = grouped(p.count);
             [words(name)].into_iter().chain(times).chain([count]).collect()
         });
         [head.map(String::from).to_vec()].into_iter().chain(rows).collect()
@@ -149,6 +148,13 @@ fn columns(rows: &[Vec<String>]) -> String {
 /// A name in the JSON, for people.
 fn words(name: &str) -> String {
     name.replace('_', " ")
+}
+
+/// A count with a comma between each three digits.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// A rate with a unit that fits.

@@ -1,12 +1,12 @@
 //! The stores of the engine behind one trait: entries that are named by numbers.
 
-use crate::mix::mix;
 use clap::ValueEnum;
 use expiry::{
     AckError, AckTracker, BuildError, Clock, Expired, ExpiringMap, ExpiryQueue, Lifetime, Outcome,
     Outcomes, Reason, Receiver, RemovalCause, Root, RootId, ShutdownMode, StoreError, StoreMetrics,
     Tuple, WhenFull,
 };
+use model::mix::mix;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};

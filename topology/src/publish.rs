@@ -4,34 +4,12 @@
 //! [`Topology::tracker_metrics`](crate::Topology::tracker_metrics) publishes the tracker's own.
 
 use crate::ComponentMetrics;
-use ::metrics::{with_recorder, Key, Label, Level, Metadata, Recorder, Unit};
+use ::metrics::{with_recorder, Unit};
 pub use expiry::publish::Labels;
-
-static METADATA: Metadata<'static> =
-    Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+use expiry::publish::Out;
 
 /// The percentiles of a latency that are published.
 const QUANTILES: [(&str, f64); 4] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("1", 100.0)];
-
-struct Out<'a> {
-    recorder: &'a dyn Recorder,
-    labels: Vec<Label>,
-}
-
-impl Out<'_> {
-    fn key(&self, name: &'static str, further: &[(&'static str, &str)]) -> Key {
-        let further = further.iter().map(|&(key, value)| Label::new(key, value.to_string()));
-        Key::from_parts(name, self.labels.iter().cloned().chain(further).collect::<Vec<_>>())
-    }
-
-    fn counter(&self, name: &'static str, value: u64, labels: &[(&'static str, &str)]) {
-        self.recorder.register_counter(&self.key(name, labels), &METADATA).absolute(value);
-    }
-
-    fn gauge(&self, name: &'static str, value: f64, labels: &[(&'static str, &str)]) {
-        self.recorder.register_gauge(&self.key(name, labels), &METADATA).set(value);
-    }
-}
 
 macro_rules! name {
     ($($rest:expr),+) => { concat!("expiry_topology_", $($rest),+) };
@@ -124,13 +102,8 @@ impl ComponentMetrics {
     /// `metrics`, with the component's name as the label `component`. O(series), with an allocation
     /// and a look-up in the recorder for each: for a thread that does so every few seconds.
     pub fn publish(&self, labels: impl Into<Labels>) {
-        let labels = labels.into().with("component", self.name.as_str());
-        let labels = labels.iter();
-        let labels = labels.map(|(key, value)| Label::new(key.to_string(), value.to_string()));
-        let labels = labels.collect();
-        with_recorder(|recorder| {
-            let out = Out { recorder, labels };
-            set(self, &out);
+        labels.into().with("component", self.name.as_str()).out(|out| {
+            set(self, out);
             for (quantile, percent) in QUANTILES {
                 let value = self.latency.percentile(percent).as_secs_f64();
                 out.gauge(name!("latency_seconds"), value, &[("quantile", quantile)]);

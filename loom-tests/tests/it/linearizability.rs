@@ -12,6 +12,7 @@ use expiry::{Ack, AckError, Done, Outcome, Reason, RootId};
 use loom::thread::{current, ThreadId};
 use loom_tests::{aside, explore, preemptions, setting, Rig, TICK, TIMEOUT};
 use model::linear::{check, Call, Model, Span, Then};
+use model::mix::{mix, STEP};
 use model::roots::{live, Did, Roots, State};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -55,11 +56,9 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
+        let drawn = mix(self.0);
+        self.0 = self.0.wrapping_add(STEP);
+        drawn
     }
 
     fn below(&mut self, n: u64) -> u64 {

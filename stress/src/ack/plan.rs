@@ -1,8 +1,8 @@
 //! The course of a root's life, drawn when it is issued.
 
 use crate::error::Error;
-use crate::mix::{mix, STEP};
 use crate::options::{Ack, Ids};
+use model::mix::{mix, STEP};
 use rand::rngs::SmallRng;
 use rand::Rng;
 

@@ -3,9 +3,9 @@
 use super::books::{Books, Call, Value, ANSWERS};
 use super::{Map, HEAVIEST};
 use crate::counts::counts;
-use crate::mix::mix;
 use expiry::expiring_map::Loaded;
 use expiry::{Lifetimes, LoadError};
+use model::mix::mix;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::interrupt;
 use crate::options::{only, Hostile};
 use crate::report::Report;
-use crate::usage::thread_time;
+use cpu_time::ThreadTime;
 use std::time::Instant;
 
 /// How often each case is run.
@@ -29,9 +29,9 @@ pub struct Figure(f64);
 impl Figure {
     /// Measures `f`, which returns how many operations it was.
     pub fn of(f: impl FnOnce() -> u64) -> Self {
-        let began = thread_time();
+        let began = ThreadTime::now();
         let operations = f();
-        let took = thread_time().saturating_sub(began);
+        let took = began.elapsed();
         Figure(took.as_nanos() as f64 / operations.max(1) as f64)
     }
 }

@@ -304,7 +304,6 @@ async fn judge(options: &options::Nats) -> Result<Report, Error> {
         }
     }
     let took = began.elapsed();
-    drop(live);
     publisher.abort();
     collector.abort();
     let results = match collector.await {

@@ -95,7 +95,6 @@ pub fn run(options: &options::Nats, time: Duration) -> Result<Report, Error> {
         }
     }
     let (took, restarts) = (began.elapsed(), workers.restarts);
-    drop(live);
     drop(workers);
     let records = read(&logs.0)?;
     let count = |of: fn(&history::Event) -> bool| {

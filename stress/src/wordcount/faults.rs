@@ -2,8 +2,8 @@
 //! word. So a run with the same seed hits the same tuples, whatever the threads do.
 
 use crate::error::Error;
-use crate::mix::mix;
 use crate::options::Wordcount;
+use model::mix::mix;
 
 /// What happens to a tuple.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

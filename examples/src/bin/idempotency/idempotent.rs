@@ -1,9 +1,7 @@
 //! Calls with a key: each is executed once within a window, and its duplicates get the same answer.
 
-use expiry::expiring_map::Entry;
-use expiry::{BuildError, ExpiringMap, ExpiringMapBuilder, Lifetime, StoreError};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::{Arc, RwLock, TryLockError};
+use expiry::expiring_map::Loaded;
+use expiry::{BuildError, ExpiringMap, ExpiringMapBuilder, LoadError, StoreError};
 use std::time::Duration;
 
 /// An answer, and which call it comes from.
@@ -30,11 +28,7 @@ pub enum CallError {
     Store(#[from] StoreError),
 }
 
-/// The answer of the first call with a key. The thread that executes the call holds the lock for
-/// writing until the answer is there. A call that panics poisons the lock.
-type Call<A> = Arc<RwLock<Option<A>>>;
-
-type Calls<A> = ExpiringMap<String, Call<A>>;
+type Calls<A> = ExpiringMap<String, A>;
 
 pub struct Idempotent<A: Send + Sync + 'static> {
     calls: Calls<A>,
@@ -45,59 +39,35 @@ impl<A: Clone + Send + Sync + 'static> Idempotent<A> {
     /// [`ExpiringMapBuilder::build`]; a simulation's sets a clock.
     pub fn new(
         window: Duration,
-        build: impl FnOnce(ExpiringMapBuilder<String, Call<A>>) -> Result<Calls<A>, BuildError>,
+        build: impl FnOnce(ExpiringMapBuilder<String, A>) -> Result<Calls<A>, BuildError>,
     ) -> Result<Self, BuildError> {
         let calls = build(ExpiringMap::builder().time_to_live(window))?;
         Ok(Idempotent { calls })
     }
 
     /// Executes the call, or returns the answer of an earlier call with this key within the window.
+    /// If the call panics, the map drops its guard, and one of the waiting duplicates is executed.
     pub fn call(
         &self,
         key: &str,
         meanwhile: Meanwhile,
         execute: impl FnOnce() -> A,
     ) -> Result<Answer<A>, CallError> {
-        loop {
-            let before = match self.calls.entry(key.to_string()) {
-                Entry::Vacant(vacant) => {
-                    let call = Call::<A>::default();
-                    let mut answer = call.write().expect("no other thread has it yet");
-                    // The timeout begins with the answer. The new entry is dropped at once: an
-                    // entry must not be kept while the call is executed.
-                    match vacant.insert_for(call.clone(), Lifetime::Never).map(drop) {
-                        Ok(()) => {
-                            let executed = self.execute(key, execute);
-                            *answer = Some(executed.clone());
-                            self.calls.touch(key);
-                            return Ok(Answer::Executed(executed));
-                        }
-                        Err(refused) if refused.error == StoreError::Changed => continue,
-                        Err(refused) => return Err(refused.error.into()),
-                    }
-                }
-                Entry::Occupied(occupied) => occupied.get().clone(),
-            };
-            let answer = match meanwhile {
-                Meanwhile::Wait => before.read().ok(),
-                Meanwhile::Refuse => match before.try_read() {
-                    Err(TryLockError::WouldBlock) => return Err(CallError::InProgress),
-                    answer => answer.ok(),
-                },
-            };
-            // A poisoned lock has no answer. Its key is free again, and this call may take it.
-            if let Some(answer) = answer.and_then(|answer| answer.clone()) {
-                return Ok(Answer::Again(answer));
-            }
+        let loaded = match meanwhile {
+            Meanwhile::Wait => self.calls.get_or_guard(key),
+            Meanwhile::Refuse => self.calls.get_or_guard_timeout(key, Duration::ZERO),
+        };
+        match loaded {
+            Ok(Loaded::Found(answer)) => Ok(Answer::Again(answer.clone())),
+            Ok(Loaded::Absent(guard)) => Ok(Answer::Executed(match guard.insert(execute()) {
+                Ok(answer) => answer.clone(),
+                // The map had no memory for the answer. The caller gets it, for it does hold: only
+                // a later duplicate is executed again.
+                Err(refused) => refused.value,
+            })),
+            Err(LoadError::TimedOut | LoadError::Recursive) => Err(CallError::InProgress),
+            Err(_) => Err(StoreError::Closed.into()),
         }
-    }
-
-    fn execute(&self, key: &str, execute: impl FnOnce() -> A) -> A {
-        catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|panic| {
-            // Before the lock is poisoned, so that a waiting thread finds the key free.
-            self.calls.remove(key);
-            resume_unwind(panic)
-        })
     }
 
     /// The number of keys whose window has not ended.
