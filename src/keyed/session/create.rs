@@ -76,7 +76,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     ) -> Result<Session, TokenError<T, StoreError>> {
         let mut seat = session.into().seat(self.grant(timeout));
         loop {
-            match self.add(self.store.issuer.issue(), seat, |_, _| Ok(Some(())))? {
+            match self.add(self.shared.extra.issuer.issue(), seat, |_, _| Ok(Some(())))? {
                 Ok(session) => return Ok(session),
                 Err(((), back)) => seat = back,
             }
@@ -139,12 +139,12 @@ impl<T: Send + 'static> SessionTracker<T> {
             match attempt {
                 Ok((_, Some(closed))) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
-                    let token = unsafe { closed.value().take_token(store.lend) };
+                    let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
                 Ok((place, None)) => return Ok(Ok(Session { id, place, timeout })),
                 Err(hindered) => {
-                    if let Err(error) = offer.again(hindered, store) {
+                    if let Err(error) = offer.again(hindered, &*self.shared) {
                         return Err(TokenError { error, token: offer.into_pair().1.into_token() });
                     }
                 }
