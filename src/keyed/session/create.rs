@@ -3,7 +3,7 @@
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
 use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
-use crate::keyed::store::{Hindered, Place};
+use crate::keyed::store::{Hindered, Life};
 use crate::keyed::StoreError;
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         session: impl Into<NewSession<T>>,
     ) -> Result<Tracked<T>, TokenError<T, StoreError>> {
         let timeout = self.grant(timeout);
-        let there = |found: &Found<'_, T>, lost: &mut Option<Place>| {
+        let there = |found: &Found<'_, T>, lost: &mut Option<Life>| {
             let renewed = self.renew(found, lost, timeout)?;
             let there = Session { id, place: found.place(), timeout: Self::seat(found).timeout() };
             Ok(renewed.map(|renewed| renewed.ok().map(|()| there)))
@@ -115,7 +115,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         &self,
         id: SessionId,
         seat: Seat<T>,
-        there: impl Fn(&Found<'_, T>, &mut Option<Place>) -> Result<Option<R>, BadTimeout>,
+        there: impl Fn(&Found<'_, T>, &mut Option<Life>) -> Result<Option<R>, BadTimeout>,
     ) -> Result<Added<T, R>, TokenError<T, StoreError>> {
         let store = &*self.store;
         let (timeout, hash) = (seat.timeout(), self.hash(id));

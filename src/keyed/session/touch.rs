@@ -40,7 +40,7 @@
 
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
 use crate::core::engine::BadTimeout;
-use crate::keyed::store::{Place, Touched, Wanted};
+use crate::keyed::store::{Life, Touched, Wanted};
 use std::time::Duration;
 
 /// More misses than a core has outstanding.
@@ -166,7 +166,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     pub(super) fn renew(
         &self,
         found: &Found<'_, T>,
-        lost: &mut Option<Place>,
+        lost: &mut Option<Life>,
         timeout: Duration,
     ) -> Result<Option<Result<(), SessionError>>, BadTimeout> {
         let Some(touched) = self.store.renew(found, lost, self.granted(timeout), false)? else {
