@@ -1,11 +1,10 @@
-//! Where entries go that a queue, or a map of pending values, has ended: to a listener, a channel,
-//! a poll, or the caller of a shutdown.
+//! Where entries go that a queue, a session tracker, or a map of pending values has ended: to a
+//! listener, a channel, a poll, or the caller of a shutdown.
 
 use super::removed::EndedSlot;
 use super::store::{Keyed, Named, Pair, RemovalCause, Store};
 use super::StoreMetrics;
 use crate::core::engine::{DueBlock, Pin};
-use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
 use crate::kit::polled::Polled;
@@ -22,22 +21,24 @@ pub(super) trait Item<K: 'static, V: 'static>: Sized {
     type Listener: ?Sized;
     /// What a shutdown drops of an entry that no caller wants, at no shard.
     type Rest;
+    /// What the store type's handles share beside this.
+    type Extra;
 
     /// Whether an entry that no thread hears of has a value, which the ending thread drops.
     const HAS_VALUE: bool;
 
     /// Makes it of an ended entry, which was due at the tick `deadline`.
     fn of(
-        store: &Arc<Store<K, V>>,
+        shared: &Shared<K, V, Self>,
         gone: Gone<'_, K, V>,
         cause: RemovalCause,
         deadline: u64,
     ) -> Self;
 
     /// Calls the listener, or without one drops the value. The caller catches a panic.
-    fn tell(gone: &Gone<'_, K, V>, listener: Option<&Self::Listener>);
+    fn tell(shared: &Shared<K, V, Self>, gone: Gone<'_, K, V>, listener: Option<&Self::Listener>);
 
-    fn rest(gone: Gone<'_, K, V>) -> Self::Rest;
+    fn rest(shared: &Shared<K, V, Self>, gone: Gone<'_, K, V>) -> Self::Rest;
 }
 
 /// What the handles share with the reaper.
@@ -48,15 +49,20 @@ pub(super) struct Shared<K: 'static, V: 'static, E: Item<K, V>> {
     pub(super) target: Target<E, E::Listener>,
     /// What a shutdown has ended and has yet to return.
     pub(super) kept: Leftovers<E>,
+    pub(super) extra: E::Extra,
 }
 
 impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
-    pub(super) fn new(store: Store<K, V>, target: Target<E, E::Listener>) -> Arc<Self> {
-        Arc::new(Shared { store: Arc::new(store), target, kept: Leftovers::new() })
+    pub(super) fn new(
+        store: Store<K, V>,
+        target: Target<E, E::Listener>,
+        extra: E::Extra,
+    ) -> Arc<Self> {
+        Arc::new(Shared { store: Arc::new(store), target, kept: Leftovers::new(), extra })
     }
 
     pub(super) fn item(&self, gone: Gone<'_, K, V>, cause: RemovalCause, deadline: u64) -> E {
-        E::of(&self.store, gone, cause, deadline)
+        E::of(self, gone, cause, deadline)
     }
 
     /// The entry that has expired in this slot, which the caller has ended.
@@ -106,14 +112,25 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
             Target::Listener(listener) => Some(&**listener),
         };
         let gone = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
-        self.store.guard(|| E::tell(&gone, listener));
+        self.store.guard(|| E::tell(self, gone, listener));
     }
 
     fn close_all(&self) {
-        let left = |gone, lease: Lease| {
-            self.item(gone, RemovalCause::Closed, self.store.engine.deadlines.of(lease))
-        };
-        self.store.close_to(&self.target, &self.kept, left, E::rest);
+        let wanted = self.kept.is_wanted();
+        let mut unwanted = Vec::new();
+        let closed = self.store.close_with(|gone| {
+            if wanted {
+                let deadline = self.store.engine.deadlines.of(gone.lease());
+                self.kept.push(self.item(gone, RemovalCause::Closed, deadline));
+            } else {
+                unwanted.push(E::rest(self, gone));
+            }
+        });
+        unwanted.into_iter().for_each(|value| self.store.discard(value));
+        // The channel last: an entry may expire until its shard is closed.
+        if closed {
+            self.target.finish();
+        }
     }
 }
 

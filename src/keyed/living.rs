@@ -8,13 +8,14 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Leased, Mine, Offer, Place, RemovalCause, Spotted, Store, Touched,
-    Wanted, LIVING,
+    Entered, Found, Hindered, Life, Mine, Offer, Pair, Place, RemovalCause, Spotted, Store,
+    Touched, Wanted, LIVING,
 };
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::{Glance, Likely};
 use crate::core::lease::State;
+use crate::core::occupancy::Occupant;
 use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
 
@@ -174,20 +175,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// Whether it was live when it was found, and its time is not up.
     #[inline(always)]
-    pub(super) fn is_living(&self, found: &Leased<'_, K, V>) -> bool {
+    pub(super) fn is_living(&self, found: &Occupant<'_, Pair<K, V>>) -> bool {
         self.is_living_at(found, self.engine.deadlines.now_for_look())
     }
 
     /// [`is_living`](Self::is_living), by the clock reading `now`.
     #[inline(always)]
-    pub(super) fn is_living_at(&self, found: &Leased<'_, K, V>, now: u64) -> bool {
+    pub(super) fn is_living_at(&self, found: &Occupant<'_, Pair<K, V>>, now: u64) -> bool {
         found.lease.is_in(LIVING) && !self.is_over(found.lease, now)
     }
 
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    pub(super) fn is_gone(&self, found: &Leased<'_, K, V>) -> bool {
+    pub(super) fn is_gone(&self, found: &Occupant<'_, Pair<K, V>>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
@@ -312,7 +313,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn touch_found(
         &self,
         found: &Found<'_, K, V>,
-        lost: &mut Option<Place>,
+        lost: &mut Option<Life>,
         timeout: Lifetime,
     ) -> Result<Option<bool>, BadTimeout> {
         self.touch_by(found, lost, self.touched_for(found, timeout))
@@ -323,7 +324,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn touch_by(
         &self,
         found: &Found<'_, K, V>,
-        lost: &mut Option<Place>,
+        lost: &mut Option<Life>,
         timeout: Option<Lifetime>,
     ) -> Result<Option<bool>, BadTimeout> {
         let alive = match (timeout, self.policy(found)) {

@@ -79,9 +79,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 None
             }
             Removals::Channel(channel) => {
-                let takes = !channel.expired_only || cause == RemovalCause::Expired;
                 // The caller has a reference to the store, so it is there.
-                Some((&channel.sender, takes.then(|| channel.store.upgrade()).flatten()?))
+                Some((&channel.sender, channel.store.upgrade()?))
             }
         }
     }
@@ -104,6 +103,4 @@ pub(super) struct Channel<K: 'static, V: 'static> {
     pub(super) sender: Sender<Removed<'static, K, V>>,
     /// The store that has this channel.
     pub(super) store: Weak<Store<K, V>>,
-    /// No other removals go into it.
-    pub(super) expired_only: bool,
 }

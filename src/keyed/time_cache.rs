@@ -1,11 +1,9 @@
 //! Storm's `TimeCacheMap`: a map that forgets what has not been put again for a while.
 
 use super::map::{ExpiringMap, ExpiringMapBuilder};
-use super::removed::Removed;
 use super::store::RemovalCause;
 use super::InsertError;
 use crate::error::BuildError;
-use crate::kit::channel::{Receiver, WhenFull};
 use crate::time::Clock;
 use std::fmt;
 use std::hash::Hash;
@@ -106,18 +104,6 @@ where
         self
     }
 
-    /// The map's name: see [`ExpiringMapBuilder::name`].
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.map = self.map.name(name);
-        self
-    }
-
-    /// A thread that other stores use too: see [`Reaper`](crate::Reaper).
-    pub fn reaper(mut self, reaper: &crate::Reaper) -> Self {
-        self.map = self.map.reaper(reaper);
-        self
-    }
-
     /// Builds the map and starts its thread.
     ///
     /// # Errors
@@ -125,7 +111,7 @@ where
     /// [`BuildError`]: an expiration that is zero, too short or too long; fewer than 2 buckets, or
     /// so many that an interval is below 10 microseconds; or what the system refused.
     pub fn build(self) -> Result<TimeCacheMap<K, V>, BuildError> {
-        let map = self.settle()?.build()?;
+        let map = self.into_map_builder()?.build()?;
         Ok(TimeCacheMap { map })
     }
 
@@ -136,45 +122,28 @@ where
     ///
     /// As [`build`](Self::build).
     pub fn build_manual(self) -> Result<TimeCacheMap<K, V>, BuildError> {
-        let map = self.settle()?.build_manual()?;
+        let map = self.into_map_builder()?.build_manual()?;
         Ok(TimeCacheMap { map })
     }
 
-    /// Builds the map and starts its thread. Each entry that has expired goes into a channel of
-    /// `length`. `when_full` says what happens to one that finds no room there.
+    /// Settings of the [`ExpiringMap`] that keeps the promise of these: for one that has a name,
+    /// shares a thread, or reports into a channel. A callback that was set is its listener.
+    ///
+    /// ```
+    /// use expiry::{TimeCacheMap, WhenFull};
+    /// use std::time::Duration;
+    ///
+    /// let settings = TimeCacheMap::<u64, u64>::builder(Duration::from_secs(30));
+    /// let map = settings.into_map_builder()?.name("requests");
+    /// let (pending, removed) = map.build_with_channel(1000, WhenFull::Spill)?;
+    /// # drop((pending, removed));
+    /// # Ok::<(), expiry::BuildError>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`ExpiringMapBuilder::build_with_channel`], and as [`build`](Self::build).
-    #[allow(clippy::type_complexity)] // a map and its receiver
-    pub fn build_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(TimeCacheMap<K, V>, Receiver<Removed<'static, K, V>>), BuildError> {
-        let (map, receiver) =
-            self.settle()?.expired_only().build_with_channel(length, when_full)?;
-        Ok((TimeCacheMap { map }, receiver))
-    }
-
-    /// Builds the map with a channel, and without a thread: [`ExpiringMap::poll`] sends what
-    /// expires into the channel of [`build_with_channel`](Self::build_with_channel).
-    ///
-    /// # Errors
-    ///
-    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
-    #[allow(clippy::type_complexity)] // as above
-    pub fn build_manual_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(TimeCacheMap<K, V>, Receiver<Removed<'static, K, V>>), BuildError> {
-        let builder = self.settle()?.expired_only();
-        let (map, receiver) = builder.build_manual_with_channel(length, when_full)?;
-        Ok((TimeCacheMap { map }, receiver))
-    }
-
-    fn settle(self) -> Result<ExpiringMapBuilder<K, V>, BuildError> {
+    /// [`BuildError::TooFewBuckets`].
+    pub fn into_map_builder(self) -> Result<ExpiringMapBuilder<K, V>, BuildError> {
         let buckets = self.buckets;
         let parts = match u32::try_from(buckets) {
             Ok(buckets @ 2..) => buckets - 1,

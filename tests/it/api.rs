@@ -130,9 +130,9 @@ fn maps() {
     drop(builder().removal_listener(|_, _, _| ()));
     is_map(&build!(builder() => Map, StoreMetrics, channel of Gone));
     drop(Cache::new(LONG).unwrap());
-    let builder = || Cache::builder(LONG).name("a store").reaper(&Reaper::global().unwrap());
-    drop(builder().expiry_listener(|_, _| ()));
-    let cache = build!(builder() => Cache, StoreMetrics, channel of Gone);
+    let builder = || Cache::builder(LONG).expiry_listener(|_, _| ());
+    drop(set!(builder().into_map_builder().unwrap(), ExpiringMapSettings));
+    let cache = build!(builder() => Cache, StoreMetrics);
     cache.put(1, String::new()).unwrap();
     is_map(&cache);
 }

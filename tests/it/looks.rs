@@ -117,7 +117,8 @@ fn a_reaper_has_the_name_of_its_store() {
         names.flatten().map(|name| name.trim().to_string()).collect::<Vec<_>>()
     };
     let map = ExpiringMap::<u64, u64>::builder().name("users-of-a-long-name").build().unwrap();
-    let pages = TimeCacheMap::<u64, u64>::builder(SECOND).name("pa\0ges").build().unwrap();
+    let pages = TimeCacheMap::<u64, u64>::builder(SECOND).into_map_builder().unwrap();
+    let pages = pages.name("pa\0ges").build().unwrap();
     for name in ["users-of-a-long", "pa ges"] {
         crate::support::wait_for(name, || names().contains(&name.to_string()));
     }

@@ -280,21 +280,23 @@ fn a_receiver_dropped_beside_senders_leaves_nothing() {
 }
 
 #[test]
-fn a_time_cache_map_reports_what_has_expired() {
+fn a_time_cache_map_may_report_into_a_channel() {
     let clock = ManualClock::new();
-    let builder = TimeCacheMap::builder(10 * MS).clock(clock.clone());
-    let (map, expired) = builder.build_manual_with_channel(10, WhenFull::Drop).unwrap();
+    let builder = TimeCacheMap::builder(10 * MS).clock(clock.clone()).into_map_builder().unwrap();
+    let (map, removed) = builder.build_manual_with_channel(10, WhenFull::Drop).unwrap();
     for key in 0..4_u64 {
-        map.put(key, key).unwrap();
+        map.insert(key, key).unwrap();
     }
     drop(map.remove(&0));
-    map.put(1, 7).unwrap();
+    map.insert(1, 7).unwrap();
+    assert_eq!(causes(&removed), [(0, RemovalCause::Removed), (1, RemovalCause::Replaced)]);
     clock.advance(20 * MS);
     while map.poll(100).more {}
-    map.put(4, 4).unwrap();
+    map.insert(4, 4).unwrap();
     drop(map);
-    let told = causes(&expired);
-    assert!(told.into_iter().eq((1..4).map(|key| (key, RemovalCause::Expired))));
+    let mut told: Vec<_> = (1..4).map(|key| (key, RemovalCause::Expired)).collect();
+    told.push((4, RemovalCause::Closed));
+    assert_eq!(causes(&removed), told);
 }
 
 #[cfg(feature = "async")]

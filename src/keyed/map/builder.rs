@@ -62,7 +62,6 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     statistics: bool,
     listener: Option<Listener<K, V>>,
     /// The channel gets no other removals.
-    expired_only: bool,
     hasher: Hashing<S>,
 }
 
@@ -111,7 +110,6 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
             eviction_policy: EvictionPolicy::default(),
             statistics: false,
             listener: None,
-            expired_only: false,
             hasher: Hashing::ByDefault(Setup::hasher),
         }
     }
@@ -288,11 +286,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         self
     }
 
-    pub(in crate::keyed) fn expired_only(mut self) -> Self {
-        self.expired_only = true;
-        self
-    }
-
     /// A listener that the map calls for every end of a value, once, with its cause. The thread
     /// that ended the value calls it, afterwards. That is the reaper, or a thread that polls, for
     /// an expired value, but also a thread that inserts where a value has expired just then; and a
@@ -346,7 +339,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
             eviction_policy: self.eviction_policy,
             statistics: self.statistics,
             listener: self.listener,
-            expired_only: self.expired_only,
             hasher: Hashing::Chosen(hasher),
         }
     }
@@ -455,10 +447,7 @@ where
             return Err(BuildError::TwoReceivers);
         }
         let (sender, receiver) = channel(length, when_full)?;
-        let expired_only = self.expired_only;
-        let channel = |store: &Weak<_>| {
-            Removals::Channel(Channel { sender, store: store.clone(), expired_only })
-        };
+        let channel = |store: &Weak<_>| Removals::Channel(Channel { sender, store: store.clone() });
         Ok((self.built_for(channel, reaper)?, receiver))
     }
 

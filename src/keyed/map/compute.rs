@@ -80,31 +80,11 @@ impl<K, V> Computed<'_, K, V> {
     }
 }
 
-/// What [`ExpiringMap::alter`] has done, before the listener was called for what it has ended.
-pub(super) enum Altered<'a, K: 'static, V: 'static> {
-    Kept(Option<Ref<'a, K, V>>),
-    Put(Settled<'a, K, V>),
-    /// The caller is unpinned.
-    Removed(Notice<'a, K, V>),
-}
-
 /// What one attempt has done.
 enum Done<'g, 's, K: 'static, V: 'static> {
     Kept,
     Put(Entered<'g, 's, K, V>),
     Removed(Notice<'s, K, V>),
-}
-
-impl<'a, K: 'static, V: 'static> Altered<'a, K, V> {
-    /// Calls the listener, unpinned.
-    fn told(self) -> Computed<'a, K, V> {
-        match self {
-            Altered::Kept(None) => Computed::Absent,
-            Altered::Kept(Some(entry)) => Computed::Kept(entry),
-            Altered::Put(settled) => settled.into_computed(),
-            Altered::Removed(notice) => Computed::Removed(notice.told()),
-        }
-    }
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
@@ -291,11 +271,12 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         mut decide: impl FnMut(Option<Current<'_, K, V>>) -> Compute<V>,
     ) -> Result<Computed<'_, K, V>, InsertError<K, Option<V>>> {
         let mut offer = self.store.offer(self.hash(&key), key, None);
-        let altered = self.alter(&mut offer, &mut |old| (decide(old), ()));
+        let mut decided = |old: Option<Current<'_, K, V>>| (decide(old), ());
+        let altered = self.alter(&mut offer, &mut decided, Settled::into_computed);
         // What the closure holds, and the key, may panic when they are dropped: here, after the
         // listener was called, and before the result is on its way out.
-        match altered.map(|(altered, ())| altered.told()) {
-            Ok(computed) => {
+        match altered {
+            Ok((computed, ())) => {
                 drop((decide, offer));
                 Ok(computed)
             }
@@ -307,14 +288,16 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     }
 
     /// Looks up the offered key, and does with its entry what `decide` says; again, if the entry
-    /// has changed by then. Returns what the last call of `decide` has returned beside its
-    /// decision. An entry whose time is up makes way, and the listener hears of it, unpinned.
+    /// has changed by then. Calls the listener, unpinned; of a value that was put, `settle` does.
+    /// Returns what the last call of `decide` has returned beside its decision. An entry whose time
+    /// is up makes way, and the listener hears of it, unpinned.
     #[inline(always)]
     pub(super) fn alter<'a, R>(
         &'a self,
         offer: &mut Offer<'a, K, V>,
         decide: &mut impl FnMut(Option<Current<'_, K, V>>) -> (Compute<V>, R),
-    ) -> Result<(Altered<'a, K, V>, R), StoreError> {
+        settle: impl FnOnce(Settled<'a, K, V>) -> Computed<'a, K, V>,
+    ) -> Result<(Computed<'a, K, V>, R), StoreError> {
         let store = &*self.store;
         let mut has_invalidated = false;
         loop {
@@ -360,24 +343,24 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     Some(None) => Err(Hindered::Overtaken),
                 },
             };
-            let altered = match done {
+            let computed = match done {
                 Ok(Done::Kept) if offer.has_room() => {
                     drop(pin);
                     offer.give_up_room();
                     continue;
                 }
-                Ok(Done::Kept) => {
-                    let lent = found.map(|found| found.lend());
+                Ok(Done::Kept) => match found.map(|found| found.lend()) {
+                    None => Computed::Absent,
                     // SAFETY: found under the pin.
-                    Altered::Kept(lent.map(|lent| unsafe { Ref::new(store, lent, pin) }))
-                }
+                    Some(lent) => Computed::Kept(unsafe { Ref::new(store, lent, pin) }),
+                },
                 Ok(Done::Put(Entered { new, old, closed })) => {
                     let new = (new.lend(), new.place());
-                    Altered::Put(Settled::new(store, pin, new, (old, closed)))
+                    settle(Settled::new(store, pin, new, (old, closed)))
                 }
                 Ok(Done::Removed(notice)) => {
                     drop(pin);
-                    Altered::Removed(notice)
+                    Computed::Removed(notice.told())
                 }
                 Err(hindered) => {
                     drop(pin);
@@ -387,7 +370,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     continue;
                 }
             };
-            return Ok((altered, result));
+            return Ok((computed, result));
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Writing: entries come, are renewed, and get new values.
 
-use super::compute::Altered;
-use super::{Compute, Current, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
+use super::{Compute, Computed, Current, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Put, Replaces};
 use crate::keyed::removed::{EndedSlot, Removed};
@@ -287,17 +286,14 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     ) -> Result<R, InsertError<K, V>> {
         let lifetime = lifetime.into();
         let mut offer = self.store.offer(self.hash(&key), key, None);
-        let altered = self.alter(&mut offer, &mut |old| {
+        let mut decide = |old: Option<Current<'_, K, V>>| {
             let (value, result) = update(old.as_ref().map(Current::value));
             (Compute::PutFor(value, lifetime), result)
+        };
+        let altered = self.alter(&mut offer, &mut decide, |settled| Computed::Put {
+            is: None,
+            was: settled.into_replaced(),
         });
-        match altered {
-            Ok((Altered::Put(settled), result)) => {
-                drop(settled.into_replaced());
-                Ok(result)
-            }
-            Ok(_) => unreachable!("an update puts a value"),
-            Err(error) => Err(InsertError::of(offer.into_pair(), error)),
-        }
+        altered.map(|(_, result)| result).map_err(|error| InsertError::of(offer.into_pair(), error))
     }
 }

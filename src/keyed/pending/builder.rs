@@ -70,7 +70,7 @@ where
         target: Target<PendingEntry<K, T>, Handler<K, T>>,
         reaper: bool,
     ) -> Result<PendingMap<K, T>, BuildError> {
-        let shared = Shared::new(Store::build(&self.setup, self.timeout, None)?, target);
+        let shared = Shared::new(Store::build(&self.setup, self.timeout, None)?, target, ());
         let owner = Owner::new(&shared, |shared| &shared.store.engine, &self.setup, reaper)?;
         Ok(PendingMap { shared, hasher: self.setup.hasher(), owner })
     }

@@ -39,27 +39,23 @@ fn take<K, T>(gone: &Gone<'_, K, Given<T>>) -> T {
 impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
     type Listener = dyn Fn(&K, T) + Send + Sync;
     type Rest = T;
+    type Extra = ();
 
     const HAS_VALUE: bool = true;
 
-    fn of(
-        store: &Arc<Inner<K, T>>,
-        gone: Gone<'_, K, Given<T>>,
-        cause: RemovalCause,
-        _: u64,
-    ) -> Self {
+    fn of(shared: &Shared<K, T>, gone: Gone<'_, K, Given<T>>, cause: RemovalCause, _: u64) -> Self {
         let value = take(&gone);
-        PendingEntry::in_map(Removed::kept(gone, store, cause), value)
+        PendingEntry::in_map(Removed::kept(gone, &shared.store, cause), value)
     }
 
-    fn tell(gone: &Gone<'_, K, Given<T>>, listener: Option<&Self::Listener>) {
-        let value = take(gone);
+    fn tell(_: &Shared<K, T>, gone: Gone<'_, K, Given<T>>, listener: Option<&Self::Listener>) {
+        let value = take(&gone);
         if let Some(listener) = listener {
             listener(gone.key(), value);
         }
     }
 
-    fn rest(gone: Gone<'_, K, Given<T>>) -> T {
+    fn rest(_: &Shared<K, T>, gone: Gone<'_, K, Given<T>>) -> T {
         take(&gone)
     }
 }

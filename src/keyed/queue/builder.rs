@@ -123,7 +123,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
         target: Target<Expired<K>, ExpiryListener<K>>,
         reaper: bool,
     ) -> Result<ExpiryQueue<K>, BuildError> {
-        let shared = Shared::new(Store::build(&self.setup, None, None)?, target);
+        let shared = Shared::new(Store::build(&self.setup, None, None)?, target, ());
         let owner = Owner::new(&shared, |shared| &shared.store.engine, &self.setup, reaper)?;
         Ok(ExpiryQueue { shared, hasher: self.setup.hasher(), owner })
     }

@@ -37,26 +37,22 @@ fn since_start<K: 'static>(store: &Inner<K>, tick: u64) -> Duration {
 impl<K: 'static> Item<K, ()> for Expired<K> {
     type Listener = ExpiryListener<K>;
     type Rest = ();
+    type Extra = ();
 
     const HAS_VALUE: bool = false;
 
-    fn of(
-        store: &Arc<Inner<K>>,
-        gone: Gone<'_, K, ()>,
-        cause: RemovalCause,
-        deadline: u64,
-    ) -> Self {
-        let expiry = since_start(store, deadline);
-        Expired { ended: Removed::kept(gone, store, cause), expiry }
+    fn of(shared: &Shared<K>, gone: Gone<'_, K, ()>, cause: RemovalCause, deadline: u64) -> Self {
+        let expiry = since_start(&shared.store, deadline);
+        Expired { ended: Removed::kept(gone, &shared.store, cause), expiry }
     }
 
-    fn tell(gone: &Gone<'_, K, ()>, listener: Option<&Self::Listener>) {
+    fn tell(_: &Shared<K>, gone: Gone<'_, K, ()>, listener: Option<&Self::Listener>) {
         if let Some(listener) = listener {
             listener(gone.key());
         }
     }
 
-    fn rest(_: Gone<'_, K, ()>) {}
+    fn rest(_: &Shared<K>, _: Gone<'_, K, ()>) {}
 }
 
 /// Keys that must be touched to live, after ZooKeeper's `ExpiryQueue`: sessions, leases,

@@ -2,12 +2,12 @@
 
 use super::id::Issuer;
 use super::seat::Lend;
-use super::{Inner, Listener, SessionInfo, SessionTracker};
+use super::{Extra, Listener, SessionInfo, SessionTracker, Shared};
 use crate::error::BuildError;
 use crate::keyed::store::Store;
 use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::handle::builder;
-use crate::kit::lifecycle::{Leftovers, Owner};
+use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
 use crate::kit::target::{builds, Target};
 use crate::time::{nanos, Ticks};
@@ -154,17 +154,11 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
         let bounds = self.bounds()?;
         let mut store = Store::build(&self.setup, None, None)?;
         store.drops = self.lend.is_some();
-        let store = Arc::new(Inner {
-            store,
-            target,
-            kept: Leftovers::new(),
-            issuer: Issuer::new(self.server, self.first),
-            bounds,
-            collects: self.collects,
-            lend: self.lend,
-        });
-        let owner = Owner::new(&store, |store| &store.engine, &self.setup, reaper)?;
-        Ok(SessionTracker { store, owner })
+        let issuer = Issuer::new(self.server, self.first);
+        let extra = Extra { issuer, bounds, collects: self.collects, lend: self.lend };
+        let shared = Shared::new(store, target, extra);
+        let owner = Owner::new(&shared, |shared| &shared.store.engine, &self.setup, reaper)?;
+        Ok(SessionTracker { store: shared.store.clone(), shared, owner })
     }
 
     /// The least and the longest timeout, which the interval can keep.

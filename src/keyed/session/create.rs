@@ -3,7 +3,7 @@
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
 use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
-use crate::keyed::store::{Hindered, Place};
+use crate::keyed::store::{Hindered, Life};
 use crate::keyed::StoreError;
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     ) -> Result<Session, TokenError<T, StoreError>> {
         let mut seat = session.into().seat(self.grant(timeout));
         loop {
-            match self.add(self.store.issuer.issue(), seat, |_, _| Ok(Some(())))? {
+            match self.add(self.shared.extra.issuer.issue(), seat, |_, _| Ok(Some(())))? {
                 Ok(session) => return Ok(session),
                 Err(((), back)) => seat = back,
             }
@@ -97,7 +97,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         session: impl Into<NewSession<T>>,
     ) -> Result<Tracked<T>, TokenError<T, StoreError>> {
         let timeout = self.grant(timeout);
-        let there = |found: &Found<'_, T>, lost: &mut Option<Place>| {
+        let there = |found: &Found<'_, T>, lost: &mut Option<Life>| {
             let renewed = self.renew(found, lost, timeout)?;
             let there = Session { id, place: found.place(), timeout: Self::seat(found).timeout() };
             Ok(renewed.map(|renewed| renewed.ok().map(|()| there)))
@@ -115,7 +115,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         &self,
         id: SessionId,
         seat: Seat<T>,
-        there: impl Fn(&Found<'_, T>, &mut Option<Place>) -> Result<Option<R>, BadTimeout>,
+        there: impl Fn(&Found<'_, T>, &mut Option<Life>) -> Result<Option<R>, BadTimeout>,
     ) -> Result<Added<T, R>, TokenError<T, StoreError>> {
         let store = &*self.store;
         let (timeout, hash) = (seat.timeout(), self.hash(id));
@@ -139,12 +139,12 @@ impl<T: Send + 'static> SessionTracker<T> {
             match attempt {
                 Ok((_, Some(closed))) => {
                     // SAFETY: this call has ended the session, and takes its token here only.
-                    let token = unsafe { closed.value().take_token(store.lend) };
+                    let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
                     return Err(TokenError { error: StoreError::Closed, token });
                 }
                 Ok((place, None)) => return Ok(Ok(Session { id, place, timeout })),
                 Err(hindered) => {
-                    if let Err(error) = offer.again(hindered, store) {
+                    if let Err(error) = offer.again(hindered, &*self.shared) {
                         return Err(TokenError { error, token: offer.into_pair().1.into_token() });
                     }
                 }

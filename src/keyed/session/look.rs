@@ -46,7 +46,7 @@ impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
     /// ```
     #[must_use]
     pub fn token(&self, id: SessionId) -> Option<Arc<T>> {
-        let lend = self.store.lend?;
+        let lend = self.shared.extra.lend?;
         // SAFETY: the tracker lends tokens, so only the seat's drop takes them. It comes after the
         // pin that the session was found under. `T` is `Sync`.
         self.with(id, |found| unsafe { Self::seat(found).token.with(lend) }).ok()
@@ -127,8 +127,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// What it has been doing. O(threads x shards).
     #[must_use]
     pub fn metrics(&self) -> StoreMetrics {
-        let mut metrics = self.store.metrics();
-        (metrics.spilled, metrics.undelivered) = self.store.target.astray();
-        metrics
+        self.shared.metrics()
     }
 }

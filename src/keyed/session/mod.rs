@@ -34,29 +34,25 @@ pub use seat::SessionInfo;
 
 use self::id::Issuer;
 use self::seat::{Lend, Seat};
-use super::removed::EndedSlot;
-use super::store::{self, Keyed, Named, Pair, Place, RemovalCause, Store, Wanted};
-use crate::core::occupancy;
+use super::given;
+use super::store::{self, Place, RemovalCause, Store, Wanted};
 use crate::kit::handle::handle;
-use crate::kit::lifecycle::{Leftovers, Owner};
-use crate::kit::target::Target;
+use crate::kit::lifecycle::Owner;
+use crate::kit::panics::goes_on;
 use crate::time::Lifetime;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+type Inner<T> = Store<SessionId, Seat<T>>;
 type Found<'a, T> = store::Found<'a, SessionId, Seat<T>>;
-type Ended<'a, T> = EndedSlot<&'a Store<SessionId, Seat<T>>, SessionId, Seat<T>>;
+type Gone<'a, T> = given::Gone<'a, SessionId, Seat<T>>;
+type Shared<T> = given::Shared<SessionId, Seat<T>, SessionInfo<T>>;
 /// Called with each session that has expired.
 type Listener<T> = dyn Fn(SessionInfo<T>) + Send + Sync;
 
-/// What all handles to a tracker share.
-struct Inner<T: 'static> {
-    store: Store<SessionId, Seat<T>>,
-    /// Where sessions go that expire.
-    target: Target<SessionInfo<T>, Listener<T>>,
-    /// What a shutdown has ended and has yet to return.
-    kept: Leftovers<SessionInfo<T>>,
+/// What all handles to a tracker share beside its store.
+pub(super) struct Extra<T> {
     issuer: Issuer,
     /// The shortest and the longest timeout that is granted.
     bounds: (Duration, Duration),
@@ -66,42 +62,38 @@ struct Inner<T: 'static> {
     lend: Option<Lend<T>>,
 }
 
-impl<T: 'static> std::ops::Deref for Inner<T> {
-    type Target = Store<SessionId, Seat<T>>;
+impl<T: 'static> given::Item<SessionId, Seat<T>> for SessionInfo<T> {
+    type Listener = Listener<T>;
+    type Rest = T;
+    type Extra = Extra<T>;
 
-    fn deref(&self) -> &Self::Target {
-        &self.store
+    const HAS_VALUE: bool = true;
+
+    fn of(shared: &Shared<T>, gone: Gone<'_, T>, cause: RemovalCause, _: u64) -> Self {
+        let store = &shared.store;
+        let remaining = match cause {
+            RemovalCause::Expired => Some(Duration::ZERO),
+            _ => {
+                // If the clock panics, no time remains: the caller has ended the session, and
+                // reports it.
+                let now = goes_on(|| store.engine.deadlines.clock().now()).unwrap_or(u64::MAX);
+                store.remaining(gone.lease(), now)
+            }
+        };
+        // SAFETY: each of this module's ends comes here once, on the thread that made it.
+        unsafe { gone.value().end(*gone.key(), remaining, shared.extra.lend) }
     }
-}
 
-impl<T: 'static> Keyed<SessionId, Seat<T>> for Inner<T> {
-    fn store(&self) -> &Store<SessionId, Seat<T>> {
-        &self.store
-    }
-
-    fn report(
-        &self,
-        dead: occupancy::Ended<'_, Pair<SessionId, Seat<T>>>,
-        named: Named<'_>,
-        _: u64,
-    ) {
-        let ended = self.store.ended_by_driver(dead, named, RemovalCause::Expired);
-        // SAFETY: this thread has ended the session, and takes its token here only.
-        let session = unsafe { ended.value().end(*ended.key(), Some(Duration::ZERO), self.lend) };
-        drop(ended);
-        match &self.target {
-            Target::Unheard => self.store.discard(session),
-            Target::Poll(lapsed) => lapsed.push(session),
-            Target::Listener(listener) => self.store.guard(|| listener(session)),
-            Target::Channel(sender) => sender.send(&self.store.panics, session),
+    fn tell(shared: &Shared<T>, gone: Gone<'_, T>, listener: Option<&Self::Listener>) {
+        let session = Self::of(shared, gone, RemovalCause::Expired, 0);
+        if let Some(listener) = listener {
+            listener(session);
         }
     }
 
-    fn close_all(&self) {
-        let left = |ended: Ended<'_, T>, lease| self.info(&ended, lease);
+    fn rest(shared: &Shared<T>, gone: Gone<'_, T>) -> T {
         // SAFETY: this thread has ended the session, and takes its token here only.
-        let taken = |ended: Ended<'_, T>| unsafe { ended.value().take_token(self.lend) };
-        self.store.close_to(&self.target, &self.kept, left, taken);
+        unsafe { gone.value().take_token(shared.extra.lend) }
     }
 }
 
@@ -255,11 +247,13 @@ pub enum Tracked<T = ()> {
 /// [`TokenError`](crate::TokenError) returns it if the session is refused. Without tokens `T` is
 /// `()`, which takes no memory. Tokens that are `Arc`s can be [lent](Self::token) meanwhile.
 pub struct SessionTracker<T: 'static = ()> {
+    /// As in `shared`: a touch comes to it by one pointer.
     store: Arc<Inner<T>>,
-    owner: Arc<Owner<Inner<T>>>,
+    shared: Arc<Shared<T>>,
+    owner: Arc<Owner<Shared<T>>>,
 }
 
-handle!(SessionTracker<T> { store, owner } by store, room);
+handle!(SessionTracker<T> { store, shared, owner } by store, room);
 
 impl SessionTracker {
     /// Settings with defaults.
@@ -272,7 +266,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// The timeout that is granted for this one: the nearest that the settings allow.
     #[must_use]
     pub fn grant(&self, timeout: Duration) -> Duration {
-        let (minimum, maximum) = self.store.bounds;
+        let (minimum, maximum) = self.shared.extra.bounds;
         timeout.clamp(minimum, maximum)
     }
 

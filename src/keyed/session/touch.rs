@@ -40,7 +40,7 @@
 
 use super::{Found, Session, SessionError, SessionId, SessionTracker};
 use crate::core::engine::BadTimeout;
-use crate::keyed::store::{Place, Touched, Wanted};
+use crate::keyed::store::{Life, Touched, Wanted};
 use std::time::Duration;
 
 /// More misses than a core has outstanding.
@@ -90,7 +90,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
         self.catching_up(|| {
-            if !self.store.collects {
+            if !self.shared.extra.collects {
                 return Ok(match self.store.touch_at(session.place, self.granted(timeout))? {
                     Touched::Renewed(_) | Touched::Unchanged => Ok(()),
                     Touched::Gone => Err(SessionError::Unknown),
@@ -158,7 +158,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     #[inline]
     fn catching_up<R>(&self, touch: impl FnMut() -> Result<R, BadTimeout>) -> R {
-        self.store.engine.catching_up(&*self.store, touch).expect(GRANTED)
+        self.store.engine.catching_up(&*self.shared, touch).expect(GRANTED)
     }
 
     /// Renews a session that was found; `None` if it has changed meanwhile. The caller is pinned.
@@ -166,7 +166,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     pub(super) fn renew(
         &self,
         found: &Found<'_, T>,
-        lost: &mut Option<Place>,
+        lost: &mut Option<Life>,
         timeout: Duration,
     ) -> Result<Option<Result<(), SessionError>>, BadTimeout> {
         let Some(touched) = self.store.renew(found, lost, self.granted(timeout), false)? else {
@@ -175,7 +175,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         if !touched.is_alive() {
             return Ok(Some(Err(SessionError::Closing)));
         }
-        if self.store.collects {
+        if self.shared.extra.collects {
             // After the swap of the lease: a taking that finds the flag finds this lease. The other
             // way round fails in model `q14_first_touch_and_taking`. Pairs with `take_touched`.
             let seat = Self::seat(found);
@@ -215,7 +215,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     #[must_use]
     pub fn take_touched(&self) -> Vec<(SessionId, Duration)> {
         let mut all = Vec::new();
-        if !self.store.collects {
+        if !self.shared.extra.collects {
             return all;
         }
         let now = self.store.engine.deadlines.clock().now();

@@ -1,11 +1,9 @@
 //! Shutdown: ends every entry, and then frees their slots.
 
 use super::{Named, Pair, RemovalCause, Store};
-use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::keyed::removed::EndedSlot;
-use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
-use crate::kit::target::Target;
+use crate::kit::lifecycle::{shut, Reaping, Shut};
 use std::time::Duration;
 
 /// How long a shutdown waits for pinned threads, so that it can drop what has ended.
@@ -16,48 +14,22 @@ impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends every entry, and reports it. Returns whether the store is closed: see
     /// [`Engine::close`](crate::core::engine::Engine::close).
     pub(in crate::keyed) fn close(&self) -> bool {
-        self.close_with(|ended, _| self.tell(ended, RemovalCause::Closed))
+        self.close_with(|ended| self.tell(ended, RemovalCause::Closed))
     }
 
     /// Ends every entry, and gives each to `left` instead of the listener.
     pub(in crate::keyed) fn close_with<'s>(
         &'s self,
-        mut left: impl FnMut(EndedSlot<&'s Self, K, V>, Lease),
+        mut left: impl FnMut(EndedSlot<&'s Self, K, V>),
     ) -> bool {
         let give = |dead: Ended<'_, Pair<K, V>>, named: Named<'_>| {
-            let lease = dead.lease();
-            left(self.ended_by_driver(dead, named, RemovalCause::Closed), lease);
+            left(self.ended_by_driver(dead, named, RemovalCause::Closed));
         };
         let closed = self.engine.close(self, give);
         if closed {
             self.part();
         }
         closed
-    }
-
-    /// Ends every entry of a store that reports to `target`. If a shutdown wants them, each goes
-    /// into `kept` as what `left` makes of it. If not, this drops what `taken` takes of each, at no
-    /// shard. It ends the channel last: an entry may expire until its shard is closed.
-    pub(in crate::keyed) fn close_to<'s, E, F: ?Sized, U>(
-        &'s self,
-        target: &Target<E, F>,
-        kept: &Leftovers<E>,
-        left: impl Fn(EndedSlot<&'s Self, K, V>, Lease) -> E,
-        taken: impl Fn(EndedSlot<&'s Self, K, V>) -> U,
-    ) {
-        let wanted = kept.is_wanted();
-        let mut unwanted = Vec::new();
-        let closed = self.close_with(|ended, lease| {
-            if wanted {
-                kept.push(left(ended, lease));
-            } else {
-                unwanted.push(taken(ended));
-            }
-        });
-        unwanted.into_iter().for_each(|value| self.discard(value));
-        if closed {
-            target.finish();
-        }
     }
 
     /// Drops what has ended: no driver comes any more. Waits for pinned threads, `PARTING` at most.

@@ -80,7 +80,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         cause: RemovalCause,
         room: Option<&mut Room<'_>>,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        let dead = found.occupant().end().ok()?;
+        let dead = found.seen.end().ok()?;
         let mine = self.engine.mine(pin);
         Some(self.finish(pin, mine, room, dead, (found.hash, found.word), cause))
     }

@@ -3,7 +3,7 @@
 //! (`docs/design.md`, "Replacing").
 
 use super::lookup::Seen;
-use super::{Eviction, Found, Leased, Mine, Pair, RemovalCause, Store, Wanted};
+use super::{Eviction, Found, Mine, Pair, RemovalCause, Store, Wanted};
 use crate::core::engine::{BadTimeout, Frontend, Pin, Refused, Room};
 use crate::core::index::{Insert, Likely, Open};
 use crate::core::lease::{Lease, State};
@@ -297,7 +297,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         if let Some(eviction) = &store.eviction {
             eviction.note(new.id, new.lease.generation(), hash);
         }
-        let new = Found::under(pin, Leased::of(new, hash), None);
+        let new = Found::under(pin, new, hash, None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         Ok(Entered { new, old: None, closed })
     }
@@ -342,7 +342,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let (hash, pair) = (self.hash, self.take());
         let new = store.fill(vacant, (hash, self.weight), pair, term, true);
         let _telling = mine.telling(term.deadline);
-        let Ok(dead) = found.occupant().forward(new.id) else {
+        let Ok(dead) = found.seen.forward(new.id) else {
             // SAFETY: no lease has led to it, and no word names it.
             let new = unsafe { new.withdraw() };
             // SAFETY: as above.
@@ -361,7 +361,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         store.count(mine, new.id).replacing.add(1);
         // The index names the new slot now.
         let old = EndedSlot::of(store, dead);
-        let new = Found::under(pin, Leased::of(new, hash), None);
+        let new = Found::under(pin, new, hash, None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         if let (true, Some((_, bound))) = (term.keeps, term.idle) {
             store.keep_bound(*found, new, bound);

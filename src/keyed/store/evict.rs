@@ -32,9 +32,10 @@
 //! before it claims its slot.
 
 use super::enter::{ATTEMPTS, ROOM};
-use super::{Found, Leased, Pair, Store};
+use super::{Found, Pair, Store};
 use crate::core::engine::{Frontend, Room};
 use crate::core::lease::{set, Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::core::params::CHUNK;
 use crate::core::slot::Slot;
 use crate::keyed::living::Notice;
@@ -517,7 +518,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let named = self.named(self.engine.pin(), id)?;
         let slot = self.engine.slots.slot(id)?;
         let (hash, word) = (named.hash, named.word);
-        let found = Found::under(&named.pin, Leased { id, slot, lease, hash }, word);
+        let found = Found::under(&named.pin, Occupant { id, slot, lease }, hash, word);
         let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
         let ended = self.end_for(&named.pin, &found, cause, Some(room))?;

@@ -20,10 +20,11 @@
 //! key and value out again. So the index asks in two steps: `accept` looks at the lease, `confirm`
 //! compares the key.
 
-use super::{Found, Leased, Pair, Share, Store, HELD};
+use super::{Found, Pair, Share, Store, HELD};
 use crate::core::engine::{Engine, Keys, Pin};
 use crate::core::index::{Glance, Likely, Open, Probe, Sighting};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
 use crate::sync::step;
@@ -129,7 +130,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let lease = slot.lease();
         if lease.is_in(HELD) {
-            return Seen::Entry(Found::under(pin, Leased { id, slot, lease, hash }, None));
+            return Seen::Entry(Found::under(pin, Occupant { id, slot, lease }, hash, None));
         }
         if lease.is(State::Forward) {
             // `tail` returns the lease at which it stopped: loaded again, it could be a forwarded
@@ -204,7 +205,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return None;
         };
         let slot = self.engine.slots.slot(id)?;
-        Some(Found::under(pin, Leased { id, slot, lease, hash }, None))
+        Some(Found::under(pin, Occupant { id, slot, lease }, hash, None))
     }
 
     /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
@@ -249,7 +250,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let Some(slot) = self.engine.slots.slot(id) else {
             return Glance::Unclear;
         };
-        let found = Found::under(pin, Leased { id, slot, lease: slot.lease(), hash }, Some(word));
+        let seen = Occupant { id, slot, lease: slot.lease() };
+        let found = Found::under(pin, seen, hash, Some(word));
         match found.lease.is_in(states) && wanted.is(&found.pair().0) {
             true => Glance::There(found),
             false => Glance::Unclear,

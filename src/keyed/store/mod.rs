@@ -38,6 +38,7 @@ pub(super) use enter::{Entered, Hindered, Offer};
 pub(super) use evict::Eviction;
 pub use evict::EvictionPolicy;
 pub(super) use lookup::{Sought, Spotted, Wanted};
+pub(super) use renew::Life;
 pub(crate) use renew::Touched;
 pub(super) use walk::Walk;
 pub(super) use weigh::Weigher;
@@ -50,7 +51,6 @@ use crate::core::index::Sighting;
 use crate::core::lease::{set, Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::core::shards::Shards;
-use crate::core::slot::Slot;
 use crate::core::threads::Counter;
 use crate::core::value::Owned;
 use crate::error::BuildError;
@@ -113,47 +113,11 @@ pub(crate) struct Place {
     pub(crate) hash: u32,
 }
 
-/// A slot with the lease that it had when it was looked at.
-pub(super) struct Leased<'s, K: 'static, V: 'static> {
-    pub(super) id: u32,
-    pub(super) slot: Slot<'s, Pair<K, V>>,
-    pub(super) lease: Lease,
-    pub(super) hash: u32,
-}
-
-impl<K, V> Clone for Leased<'_, K, V> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K, V> Copy for Leased<'_, K, V> {}
-
-impl<'s, K: 'static, V: 'static> Leased<'s, K, V> {
-    pub(super) fn place(&self) -> Place {
-        Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
-    }
-
-    #[inline(always)]
-    pub(super) fn of(seen: Occupant<'s, Pair<K, V>>, hash: u32) -> Self {
-        Leased { id: seen.id, slot: seen.slot, lease: seen.lease, hash }
-    }
-
-    #[inline(always)]
-    fn occupant(&self) -> Occupant<'s, Pair<K, V>> {
-        Occupant { id: self.id, slot: self.slot, lease: self.lease }
-    }
-
-    /// Whether it had ended when its lease was loaded.
-    pub(super) fn has_ended(&self) -> bool {
-        !self.lease.is_in(HELD)
-    }
-}
-
 /// An entry that a look-up has found, with the lease that it had then. It borrows the look-up's
 /// pin: until that is dropped the slot has no other occupant, whatever becomes of the entry (I4).
 pub(super) struct Found<'g, K: 'static, V: 'static> {
-    leased: Leased<'g, K, V>,
+    pub(super) seen: Occupant<'g, Pair<K, V>>,
+    pub(super) hash: u32,
     /// The index's word for it, if this thread has seen that.
     pub(super) word: Option<Sighting<'g>>,
 }
@@ -173,25 +137,39 @@ impl<K, V> Clone for Found<'_, K, V> {
 impl<K, V> Copy for Found<'_, K, V> {}
 
 impl<'g, K: 'static, V: 'static> std::ops::Deref for Found<'g, K, V> {
-    type Target = Leased<'g, K, V>;
+    type Target = Occupant<'g, Pair<K, V>>;
 
     #[inline(always)]
-    fn deref(&self) -> &Leased<'g, K, V> {
-        &self.leased
+    fn deref(&self) -> &Occupant<'g, Pair<K, V>> {
+        &self.seen
     }
 }
 
 impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
     /// The index named the slot under this pin, or the pinned thread has put the entry in.
     #[inline(always)]
-    fn under(_pin: &'g Pin, leased: Leased<'g, K, V>, word: Option<Sighting<'g>>) -> Self {
-        Found { leased, word }
+    fn under(
+        _pin: &'g Pin,
+        seen: Occupant<'g, Pair<K, V>>,
+        hash: u32,
+        word: Option<Sighting<'g>>,
+    ) -> Self {
+        Found { seen, hash, word }
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { id: self.id, generation: self.lease.generation(), hash: self.hash }
+    }
+
+    /// Whether it had ended when its lease was loaded.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.lease.is_in(HELD)
     }
 
     /// The entry as it is now.
     pub(super) fn again(&self) -> Self {
         let lease = self.slot.lease();
-        Found { leased: Leased { lease, ..self.leased }, ..*self }
+        Found { seen: Occupant { lease, ..self.seen }, ..*self }
     }
 
     /// Key, value and lease, for a [`Ref`](crate::Ref), which has the pin itself.

@@ -1,8 +1,9 @@
 //! Renewal: one compare-and-swap of the lease.
 
-use super::{Found, Leased, Place, Store, Wanted, HELD};
+use super::{Found, Pair, Place, Store, Wanted, HELD};
 use crate::core::engine::{BadTimeout, Look, Pin};
 use crate::core::lease::{Lease, State};
+use crate::core::occupancy::Occupant;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
 use std::borrow::Borrow;
@@ -24,6 +25,13 @@ impl Touched {
     pub(crate) fn is_alive(self) -> bool {
         matches!(self, Touched::Renewed(_) | Touched::Unchanged)
     }
+}
+
+/// Names one occupancy: a slot and its generation.
+pub(in crate::keyed) type Life = (u32, u32);
+
+fn life<K: 'static, V: 'static>(found: &Occupant<'_, Pair<K, V>>) -> Life {
+    (found.id, found.lease.generation())
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -58,7 +66,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 if renewed == found.lease || found.slot.swap_lease(found.lease, renewed).is_ok() {
                     return Ok(true);
                 }
-                lost = Some(found.place());
+                lost = Some(life(&found));
             }
         }
         let wanted = (wanted.likely.hash, wanted.key);
@@ -75,7 +83,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         timeout: Lifetime,
         to_the_tick: bool,
         mut seen: Option<Found<'_, K, V>>,
-        mut lost: Option<Place>,
+        mut lost: Option<Life>,
     ) -> Result<bool, BadTimeout>
     where
         K: Borrow<Q>,
@@ -118,8 +126,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn renew(
         &self,
-        found: &Leased<'_, K, V>,
-        lost: &mut Option<Place>,
+        found: &Occupant<'_, Pair<K, V>>,
+        lost: &mut Option<Life>,
         timeout: Lifetime,
         to_the_tick: bool,
     ) -> Result<Option<Touched>, BadTimeout> {
@@ -138,7 +146,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(Some(Touched::Unchanged));
         }
         if found.slot.swap_lease(found.lease, renewed).is_err() {
-            *lost = Some(found.place());
+            *lost = Some(life(found));
             return Ok(None);
         }
         // From here on no expiry by the old deadline succeeds (Q6).
@@ -150,8 +158,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn renew_otherwise(
         &self,
-        found: &Leased<'_, K, V>,
-        lost: &mut Option<Place>,
+        found: &Occupant<'_, Pair<K, V>>,
+        lost: &mut Option<Life>,
         timeout: Lifetime,
     ) -> Result<Option<Touched>, BadTimeout> {
         if !found.lease.is(State::Live) {
@@ -159,7 +167,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             self.deadline(timeout)?;
             return Ok(Some(Touched::Closing));
         }
-        let look = Look::after(*lost == Some(found.place()));
+        let look = Look::after(*lost == Some(life(found)));
         let renewed = self.engine.renewed(found.lease, look, timeout, self.timeout)?;
         let Some(deadline) = renewed else {
             // Another thread has renewed it since: this renewal took effect just before that one.
@@ -176,7 +184,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Ok(self.engine.with_stripe(|mine, _| {
             let _telling = mine.telling(deadline);
             if found.slot.swap_lease(found.lease, renewed).is_err() {
-                *lost = Some(found.place());
+                *lost = Some(life(found));
                 return None;
             }
             self.engine.shortened(found.id, found.lease, deadline);
@@ -207,7 +215,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 self.deadline(timeout)?;
                 return Ok(Touched::Gone);
             }
-            let found = Leased { id: place.id, slot: spot.slot, lease, hash: place.hash };
+            let found = Occupant { id: place.id, slot: spot.slot, lease };
             if let Some(touched) = self.renew(&found, &mut lost, timeout, false)? {
                 return Ok(touched);
             }

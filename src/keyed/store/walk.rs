@@ -5,9 +5,10 @@
 //! slot. It meets all keys of one hash at once.
 
 use super::lookup::tail;
-use super::{Found, Leased, Place, Store, HELD};
+use super::{Found, Place, Store, HELD};
 use crate::core::engine::Pin;
 use crate::core::lease::State;
+use crate::core::occupancy::Occupant;
 use crate::core::prefetch_at;
 use crate::core::slot::Slot;
 use crate::sync::Ordering;
@@ -61,13 +62,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         id: u32,
     ) -> Option<Found<'g, K, V>> {
         let (id, lease) = tail(&self.engine, id);
-        let leased = Leased {
-            id,
-            slot: self.engine.slots.slot(id)?,
-            lease: lease.filter(|lease| lease.is_in(HELD))?,
-            hash: self.hash_of(id),
-        };
-        Some(Found::under(pin, leased, None))
+        let slot = self.engine.slots.slot(id)?;
+        let lease = lease.filter(|lease| lease.is_in(HELD))?;
+        Some(Found::under(pin, Occupant { id, slot, lease }, self.hash_of(id), None))
     }
 
     /// The entry that was found in this place, as it is now, if it has not ended. Where values are
@@ -83,8 +80,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let same = lease.is_in(HELD)
             && lease.generation() == place.generation
             && spot.note.load(Ordering::Acquire) == place.hash;
-        let leased = Leased { id: place.id, slot: spot.slot, lease, hash: place.hash };
-        same.then(|| Found::under(pin, leased, None))
+        let seen = Occupant { id: place.id, slot: spot.slot, lease };
+        same.then(|| Found::under(pin, seen, place.hash, None))
     }
 
     /// [`held_at`](Self::held_at), but `None` if the entry's time is up.
