@@ -138,7 +138,8 @@ macro_rules! setters {
             $(#[$interval])*
             interval(interval: ::std::time::Duration) sets setup.interval = Some(interval);
             /// Into how many shards
-            #[doc = concat!($things, " are spread: a power of two up to 256.")]
+            #[doc = concat!($things, " are spread: a power of two up to 256. Each thread that")]
+            /// uses the store takes up to 128 bytes for each shard.
             shards(shards: usize) sets setup.shards = Some(shards);
             $(#[$capacity])*
             capacity(capacity: usize) sets setup.capacity = Some(capacity);
