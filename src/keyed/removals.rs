@@ -51,7 +51,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn tell_aloud(&self, ended: EndedSlot<&Self, K, V>, cause: RemovalCause) {
         if let Some((channel, store)) = self.channel_for(&ended, cause) {
-            channel.send(&self.panics, Removed::kept(ended, &store, cause));
+            channel.send(&self.panics, Removed::kept(ended, store, cause));
         }
     }
 
@@ -60,7 +60,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     fn told_aloud(&self, ended: Parts<'_, K, V>, cause: RemovalCause) -> Option<Twice<K, V>> {
         let ended = ManuallyDrop::new(EndedSlot::from_parts(self, ended));
         let (channel, store) = self.channel_for(&ended, cause)?;
-        let shared = Removed::two(ManuallyDrop::into_inner(ended), &store);
+        let shared = Twice::new(ManuallyDrop::into_inner(ended).kept(store));
         channel.send(&self.panics, Removed::one_of_two(shared.clone(), cause));
         Some(shared)
     }

@@ -282,22 +282,13 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
 }
 
 impl<K: 'static, V: 'static> Removed<'static, K, V> {
-    /// `lent`, but this handle keeps the store: it may outlive the store type.
+    /// A handle that keeps the store: it may outlive the store type.
     pub(super) fn kept(
         slot: EndedSlot<&Store<K, V>, K, V>,
-        store: &Arc<Store<K, V>>,
+        store: Arc<Store<K, V>>,
         cause: RemovalCause,
     ) -> Self {
-        let slot = EndedSlot::from_parts(Keeps::Kept(store.clone()), slot.into_parts());
-        Removed { slot: Handle::Only(slot), cause }
-    }
-
-    /// What two handles to one slot share.
-    pub(super) fn two(
-        slot: EndedSlot<&Store<K, V>, K, V>,
-        store: &Arc<Store<K, V>>,
-    ) -> Twice<K, V> {
-        Shared::new(EndedSlot::from_parts(Keeps::Kept(store.clone()), slot.into_parts()))
+        Removed { slot: Handle::Only(slot.kept(store)), cause }
     }
 
     pub(super) fn one_of_two(slot: Twice<K, V>, cause: RemovalCause) -> Self {
@@ -326,6 +317,11 @@ impl<K: fmt::Debug + 'static, V: fmt::Debug + 'static> fmt::Debug for Removed<'_
 impl<'a, K: 'static, V: 'static> EndedSlot<&'a Store<K, V>, K, V> {
     pub(super) fn store(&self) -> &'a Store<K, V> {
         self.store
+    }
+
+    /// The same slot, which keeps the store from here on.
+    pub(super) fn kept(self, store: Arc<Store<K, V>>) -> EndedSlot<Keeps<'static, K, V>, K, V> {
+        EndedSlot::from_parts(Keeps::Kept(store), self.into_parts())
     }
 
     /// What it owns, which the caller owns from here on.

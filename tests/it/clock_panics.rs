@@ -1,5 +1,5 @@
-//! A clock that panics at its nth reading in a call, for each n and each call: every value that
-//! went in ends once, and is told.
+//! A clock that panics at its nth reading in a call, for each n and each call: the store reports
+//! every value that went in once.
 
 #![allow(dropping_copy_types)] // what a call returns does not matter here
 

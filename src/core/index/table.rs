@@ -450,11 +450,11 @@ impl<const OWN: usize> Table<OWN> {
                 wanted(word) && is_it(slot_of(word))
             })?;
             if home.disown(header, position) {
+                // Overwrites: the migrating thread may be mending this word, a copy.
                 // Release: a thread that reserves the place acquires the removal. So a migrating
                 // thread that reads its word finds the bit gone (`migrate_words`).
                 // survives: the reserving thread swaps the header, and loom reads the newest value
                 // in a swap.
-                // The migrating thread may be mending this word, a copy.
                 overwrite(self.word_at(home, hash, position), 0, Ordering::Release);
                 return Some(header & CLOSED != 0);
             }

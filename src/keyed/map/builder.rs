@@ -61,7 +61,6 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     eviction_policy: EvictionPolicy,
     statistics: bool,
     listener: Option<Listener<K, V>>,
-    /// The channel gets no other removals.
     hasher: Hashing<S>,
 }
 

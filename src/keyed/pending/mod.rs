@@ -45,7 +45,7 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 
     fn of(shared: &Shared<K, T>, gone: Gone<'_, K, Given<T>>, cause: RemovalCause, _: u64) -> Self {
         let value = take(&gone);
-        PendingEntry::in_map(Removed::kept(gone, &shared.store, cause), value)
+        PendingEntry::in_map(Removed::kept(gone, shared.store.clone(), cause), value)
     }
 
     fn tell(_: &Shared<K, T>, gone: Gone<'_, K, Given<T>>, listener: Option<&Self::Listener>) {

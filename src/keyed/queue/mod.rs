@@ -43,7 +43,7 @@ impl<K: 'static> Item<K, ()> for Expired<K> {
 
     fn of(shared: &Shared<K>, gone: Gone<'_, K, ()>, cause: RemovalCause, deadline: u64) -> Self {
         let expiry = since_start(&shared.store, deadline);
-        Expired { ended: Removed::kept(gone, &shared.store, cause), expiry }
+        Expired { ended: Removed::kept(gone, shared.store.clone(), cause), expiry }
     }
 
     fn tell(_: &Shared<K>, gone: Gone<'_, K, ()>, listener: Option<&Self::Listener>) {
