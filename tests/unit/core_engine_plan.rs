@@ -16,14 +16,14 @@ fn a_plan_says_what_is_due_and_what_comes_next() {
         deadlines[7] = now + 4;
         deadlines[9] = now + (1 << 35);
         assert_eq!(plans.make(300, now, &deadlines), now + 1);
-        let plan = plans.get(300).unwrap();
+        let plan = plans.get(300, now).unwrap();
         assert!(slots(plan.due(now)).is_empty());
-        assert_eq!(plan.earliest(now), now + 1);
+        assert_eq!(plan.earliest(), now + 1);
         assert_eq!(slots(plan.due(now + 5)), [3, 7]);
         assert_eq!(slots(plan.due(now + 3)), [3]);
         plan.note(3, now + 3, NEVER);
         assert!(slots(plan.due(now + 3)).is_empty());
-        assert_eq!(plan.earliest(now + 3), now + 4);
+        assert_eq!(plan.earliest(), now + 4);
         assert_eq!(slots(plan.due(now + 4)), [7]);
         // Touched.
         plan.note(7, now + 4, now + 9);
@@ -31,12 +31,14 @@ fn a_plan_says_what_is_due_and_what_comes_next() {
         assert_eq!(slots(plan.due(now + 9)), [7]);
         plan.note(7, now + 9, NEVER);
         // Too far to be noted as it is.
-        assert_eq!(plan.earliest(now + 9), now + FAR - 2);
-        assert_eq!(slots(plan.due(now + FAR - 2)), [9]);
-        plan.note(9, now + FAR - 2, NEVER);
-        assert_eq!(plan.earliest(now + FAR - 2), NEVER);
-        assert!(plans.get(300).is_none());
-        assert!(Plan::holds(now, now + FAR / 4) && !Plan::holds(now, now + FAR));
+        let last = now + FAR - 1;
+        assert_eq!(plan.earliest(), last);
+        assert_eq!(slots(plan.due(last)), [9]);
+        plan.note(9, last, now + (1 << 35));
+        assert_eq!(plan.earliest(), last + FAR - 1);
+        plan.note(9, last, NEVER);
+        assert_eq!(plan.earliest(), NEVER);
+        assert!(plans.get(300, last).is_some() && plans.get(300, last + 1).is_none());
     }
 }
 
@@ -50,8 +52,12 @@ fn notes_come_up_in_order() {
     }
     plans.make(1, now, &deadlines);
     let mut last = now;
-    while let Some(plan) = plans.get(1) {
-        let next = plan.earliest(last);
+    loop {
+        let plan = plans.get(1, last).unwrap();
+        let next = plan.earliest();
+        if next == NEVER {
+            break;
+        }
         assert!(next > last);
         for slot in slots(plan.due(next)) {
             assert_eq!(deadlines[slot], next);
@@ -71,11 +77,11 @@ fn each_chunk_has_plans_of_its_own() {
         (deadlines[0], deadlines[1]) = (first, 20);
         plans.make(block, 0, &deadlines);
     }
-    let mut first = |block| Some(plans.get(block)?.earliest(0));
+    let mut first = |block| Some(plans.get(block, 0)?.earliest());
     assert_eq!(blocks.map(&mut first), [Some(10), Some(11), Some(12)]);
     plans.let_go(1);
     assert_eq!(plans.0.len(), 3);
-    let mut first = |block| Some(plans.get(block)?.earliest(0));
+    let mut first = |block| Some(plans.get(block, 0)?.earliest());
     assert_eq!(blocks.map(&mut first), [Some(10), None, Some(12)]);
     plans.let_go(2);
     assert_eq!(plans.0.len(), 1);
@@ -85,13 +91,13 @@ fn each_chunk_has_plans_of_its_own() {
 fn equal_deadlines_need_no_plan() {
     let mut plans = Plans::default();
     assert_eq!(plans.make(0, 7, &[9; BLOCK]), 9);
-    assert!(plans.get(0).is_none());
+    assert!(plans.get(0, 7).is_none());
     let mut deadlines = [9; BLOCK];
     deadlines[1] = 10;
     plans.make(0, 7, &deadlines);
-    assert!(plans.get(0).is_some());
+    assert!(plans.get(0, 7).is_some());
     assert_eq!(plans.make(0, 7, &[NEVER; BLOCK]), NEVER);
-    assert!(plans.get(0).is_none());
+    assert!(plans.get(0, 7).is_none());
     plans.let_go(0);
     assert!(plans.0.is_empty());
 }

@@ -217,8 +217,8 @@ model!(a_chain_handed_over_beside_a_flush, large, || {
     let flush = |rig: &Rig| rig.map.flush(Duration::ZERO);
     beside(&rig, |rig| rig.map.poll(usize::MAX), flush);
     loom::stop_exploring();
-    for _ in 0..8 {
-        rig.clock.advance(TICK);
+    for _ in 0..4 {
+        rig.clock.advance(TICK * 16);
         rig.drive();
     }
     let metrics = rig.map.metrics();

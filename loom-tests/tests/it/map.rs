@@ -391,8 +391,8 @@ model!(a_slot_handed_over_beside_a_driver, large, || {
     });
     beside(&rig, |rig| drop(rig.remove(&1)), |rig| rig.drive());
     loom::stop_exploring();
-    for _ in 0..8 {
-        rig.advance(1);
+    for _ in 0..4 {
+        rig.advance(16);
         rig.drive();
     }
     assert_eq!(rig.metrics().unreclaimed, 0, "no driver knows of it");

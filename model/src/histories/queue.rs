@@ -110,7 +110,7 @@ impl<K: Key> Histories for Queue<K> {
 }
 
 /// How many intervals ahead a poll looks.
-const AHEAD: u64 = (1 << 31) - 2;
+const AHEAD: u64 = (1 << 30) - 1;
 
 /// A key of either form: integers have no node, strings have one.
 pub trait Key: Hash + Ord + Clone + Debug + Send + Sync + 'static {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// How long ended slots are gathered, in nanoseconds, if a tick is shorter. A grace period costs a
 /// fence in every running thread: one period does for the slots of several ticks.
-const GATHER: u64 = 4_000_000;
+const GATHER: u64 = 16_000_000;
 
 /// Number of slots after which a thread asks the driver to come at once, or does its part.
 const MANY: u64 = 1024;

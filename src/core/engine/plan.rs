@@ -14,17 +14,20 @@ use crate::core::params::{BLOCK, CHUNK_BLOCKS};
 use crate::core::prefetch_at;
 use crate::time::NEVER;
 
-/// Ticks of notes can be compared if they are less than this apart. The driver notes a deadline
-/// further off as this far off, and looks at the slot then.
-const FAR: u64 = 1 << 31;
+/// The driver follows a plan for less than this many ticks. It notes a deadline that is further off
+/// as this far off, and looks at the slot then.
+const FAR: u64 = 1 << 30;
+
+/// In place of a note: no deadline.
+const NONE: i32 = i32::MAX;
 
 /// The driver's notes of one block: 4 bytes a slot.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Plan {
-    /// The low bits of the tick at which the driver looks at each slot.
-    ticks: [u32; BLOCK],
-    /// A bit for each slot of which there is a note. 0: the block has no plan.
-    noted: u32,
+    /// How many ticks after `began` the driver looks at each slot.
+    after: [i32; BLOCK],
+    /// The tick at which the plan was made. [`NEVER`]: the block has no plan.
+    began: u64,
 }
 
 /// The plans of one shard's blocks, by their number. A chunk's memory comes with its first plan.
@@ -38,10 +41,12 @@ impl Plans {
         (block / CHUNK_BLOCKS, block % CHUNK_BLOCKS)
     }
 
+    /// A block's plan, if it can be followed at `now`.
     #[inline]
-    pub(super) fn get(&mut self, block: u32) -> Option<&mut Plan> {
+    pub(super) fn get(&mut self, block: u32, now: u64) -> Option<&mut Plan> {
         let (chunk, at) = Self::place(block);
-        self.0.get_mut(chunk)?.as_mut()?.get_mut(at).filter(|plan| plan.noted != 0)
+        let plan = self.0.get_mut(chunk)?.as_mut()?.get_mut(at)?;
+        (now.wrapping_sub(plan.began) < FAR).then_some(plan)
     }
 
     /// Starts fetching a block's plan. False if its chunk has none.
@@ -51,8 +56,8 @@ impl Plans {
         let Some(Some(plans)) = self.0.get(chunk) else {
             return false;
         };
-        prefetch_at(&plans[at].ticks);
-        prefetch_at(&plans[at].noted);
+        prefetch_at(&plans[at].after);
+        prefetch_at(&plans[at].began);
         true
     }
 
@@ -63,8 +68,8 @@ impl Plans {
         let mut due = deadlines.iter().copied().filter(|&due| due != NEVER);
         let first = due.next().unwrap_or(NEVER);
         if due.all(|due| due == first) {
-            if let Some(plan) = self.get(block) {
-                plan.noted = 0;
+            if let Some(plan) = self.get(block, now) {
+                *plan = Plan::NO;
             }
             return first;
         }
@@ -72,12 +77,12 @@ impl Plans {
         if self.0.len() <= chunk {
             self.0.resize_with(chunk + 1, || None);
         }
-        let plans = self.0[chunk].get_or_insert_with(|| vec![Plan::default(); CHUNK_BLOCKS].into());
-        let plan = &mut plans[at];
+        let plans = self.0[chunk].get_or_insert_with(|| vec![Plan::NO; CHUNK_BLOCKS].into());
+        plans[at].began = now;
         for (slot, &deadline) in deadlines.iter().enumerate() {
-            plan.note(slot, now, deadline);
+            plans[at].note(slot, now, deadline);
         }
-        plan.earliest(now)
+        plans[at].earliest()
     }
 
     /// Drops the plans of a chunk whose memory goes back.
@@ -94,45 +99,34 @@ impl Plans {
 }
 
 impl Plan {
-    /// Whether notes can be compared at `now`, last followed at `then` or later.
-    #[inline]
-    pub(super) fn holds(then: u64, now: u64) -> bool {
-        now.wrapping_sub(then) < FAR / 2
-    }
-
-    /// How many ticks after `now` the driver looks at each slot: at most 0 if its time has come,
-    /// [`i32::MAX`] without a note.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // modulo 2^32
-    fn ahead(&self, now: u64) -> [i32; BLOCK] {
-        std::array::from_fn(|slot| match self.noted >> slot & 1 {
-            0 => i32::MAX,
-            _ => self.ticks[slot].wrapping_sub(now as u32) as i32,
-        })
-    }
+    /// No tick is `FAR` or less after this beginning.
+    const NO: Plan = Plan { after: [NONE; BLOCK], began: NEVER - FAR };
 
     /// The slots whose time has come at `now`: a bit each.
     #[inline]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // less than `FAR`
     pub(super) fn due(&self, now: u64) -> u32 {
-        let ahead = self.ahead(now);
-        (0..BLOCK).fold(0, |due, slot| due | u32::from(ahead[slot] <= 0) << slot)
+        let now = (now - self.began) as i32;
+        (0..BLOCK).fold(0, |due, slot| due | u32::from(self.after[slot] <= now) << slot)
     }
 
     /// Notes the next look at a slot: at `deadline`, after `now`; none if that is [`NEVER`].
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // modulo 2^32, by design
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // less than 2 * `FAR`
     pub(super) fn note(&mut self, slot: usize, now: u64, deadline: u64) {
-        self.noted = self.noted & !(1 << slot) | u32::from(deadline != NEVER) << slot;
-        self.ticks[slot] = deadline.min(now.saturating_add(FAR - 2)) as u32;
+        self.after[slot] = match deadline {
+            NEVER => NONE,
+            _ => (deadline.min(now + (FAR - 1)) - self.began) as i32,
+        };
     }
 
-    /// The tick of the first note, if none is due at `now`; [`NEVER`] without a note.
+    /// The tick of the first note; [`NEVER`] without a note.
     #[inline]
-    #[allow(clippy::cast_sign_loss)] // after `now`
-    pub(super) fn earliest(&self, now: u64) -> u64 {
-        match self.ahead(now).into_iter().min() {
-            None | Some(i32::MAX) => NEVER,
-            Some(ahead) => now.saturating_add(ahead.max(0) as u64),
+    #[allow(clippy::cast_sign_loss)] // after the beginning
+    pub(super) fn earliest(&self) -> u64 {
+        match self.after.iter().copied().min() {
+            None | Some(NONE) => NEVER,
+            Some(after) => self.began + after as u64,
         }
     }
 }

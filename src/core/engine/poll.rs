@@ -161,7 +161,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     /// The tick by which a driver should come to a shard; [`NEVER`] if nothing is wanted there.
-    fn wanted(&self, at: usize) -> u64 {
+    pub(super) fn wanted(&self, at: usize) -> u64 {
         let shard = &self.shards[at];
         if shard.ring.is_asked() || self.keys.at(at).wants_migration() {
             return AT_ONCE;

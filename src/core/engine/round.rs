@@ -2,8 +2,8 @@
 
 use super::plan::Plans;
 use super::ring::Tended;
-use super::scan::AT_ONCE;
-use super::shard::DriverShard;
+use super::scan::{Due, AT_ONCE};
+use super::shard::{DriverShard, Shard};
 use super::{Engine, Frontend, Instant, Work};
 #[cfg(feature = "tracing")]
 use crate::core::index::Index;
@@ -49,6 +49,11 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
+        // As for the reaper, which sleeps until then.
+        let wanted = self.wanted(at);
+        if wanted > instant.tick && driver.tend_at > instant.tick {
+            return self.pass_by(shard, instant.now, wanted);
+        }
         let ended = work.ended;
         let next = self.advance(driver, at, instant, work, frontend);
         if next.is_some() {
@@ -64,13 +69,11 @@ impl<P: Payload, C> Engine<P, C> {
         let waits = self.keys.at(at).turn(|| self.reclaim.pins.turn());
         // Before `live` is read: what ends from here on asks again.
         let asked = shard.ring.take_asked();
-        // Not in each tick, because it sums what all threads have counted.
-        let every = (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1);
-        let again = || driver.tended == NEVER || instant.tick >= driver.tended + every;
-        let tends = asked || again();
+        let tends = asked || driver.tend_at <= instant.tick;
         if tends {
+            let every = (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1);
             // Under a grace period, the next visit looks again.
-            driver.tended = if waits { NEVER } else { instant.tick };
+            driver.tend_at = if waits { 0 } else { instant.tick + every };
             let tended = self.tend(driver, at, frontend);
             // Something long-lived sits in the way: look again in a while.
             driver.lingers = tended == Tended::Later;
@@ -112,6 +115,14 @@ impl<P: Payload, C> Engine<P, C> {
         self.tell_of_growth(driver, at);
         self.stalls.attended(&self.deadlines);
         Visit { more, next: next.unwrap_or(NEVER).min(maintenance) }
+    }
+
+    /// A visit to a shard of which nothing is `wanted` yet.
+    #[inline]
+    fn pass_by(&self, shard: &Shard, now: u64, wanted: u64) -> Visit {
+        shard.caught_up.store(now, std::sync::atomic::Ordering::Relaxed);
+        self.stalls.attended(&self.deadlines);
+        Visit { more: false, next: wanted }
     }
 
     /// Logs if a shard's index has another size than at the last look.
@@ -168,9 +179,8 @@ impl<P: Payload, C> Engine<P, C> {
                 Some(_) if frontend.runs_users_code() && !self.fence.exists() => 1,
                 _ => AT_ONCE,
             };
-            let mut due = [(0, 0); AT_ONCE];
-            let mut count = 0;
             let end = loop {
+                let count = driver.due.len();
                 let is_enough = count == at_once || count * BLOCK >= work.budget;
                 if std::mem::take(&mut news) || is_enough {
                     break None;
@@ -179,15 +189,15 @@ impl<P: Payload, C> Engine<P, C> {
                     Pop::Due { id, .. } => {
                         let block = self.slots.block_of(at, id);
                         self.prefetch_block(driver, id, block);
-                        due[count] = (id, block);
-                        count += 1;
+                        driver.due.push(Due::new(id, block));
                     }
                     Pop::Idle => break Some(false),
                     Pop::Budget => break Some(true),
                 }
             };
-            self.scan_all(driver, &due[..count], instant, work, frontend);
-            if count > 0 && work.share.is_over() {
+            let scans = !driver.due.is_empty();
+            self.scan_all(driver, instant, work, frontend);
+            if scans && work.share.is_over() {
                 work.budget = 0;
             }
             match end {

@@ -1,9 +1,7 @@
 //! Scans: the driver looks into the blocks that are due, and ends what is due in them.
 
-use super::plan::Plan;
 use super::shard::DriverShard;
 use super::{pause, DueBlock, Engine, Frontend, Instant, Pin, Work};
-use crate::core::header::{Header, Look};
 use crate::core::lease::{EARLY, EXPIRING};
 use crate::core::occupancy::Occupant;
 use crate::core::params::{BLOCK, BLOCK_U32};
@@ -29,36 +27,54 @@ pub(crate) fn bits(mut set: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// A block whose next expiration has been taken, to be scanned.
-type Taken<'a, P> = (&'a Header, Run<'a, P>, Look);
+/// A block that the wheel has found due.
+#[derive(Clone, Copy)]
+pub(super) struct Due {
+    /// Its number in the shard.
+    local: u32,
+    /// Its first slot.
+    first: u32,
+    /// The next expiration that the driver has taken of it; [`NEVER`] if there was none.
+    next: u64,
+    /// A bit for each slot whose time may have come.
+    candidates: u32,
+    /// The block's plan says so.
+    planned: bool,
+}
+
+impl Due {
+    pub(super) fn new(local: u32, block: u32) -> Self {
+        Due { local, first: block * BLOCK_U32, next: NEVER, candidates: 0, planned: false }
+    }
+}
 
 impl<P: Payload, C> Engine<P, C> {
-    /// Ends what is due in these blocks, each given by its number in the shard and its own.
+    /// Ends what is due in the blocks that the driver has found due.
     pub(super) fn scan_all(
         &self,
         driver: &mut DriverShard,
-        due: &[(u32, u32)],
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
-        if due.is_empty() {
-            return;
+        let mut all = std::mem::take(&mut driver.due);
+        for due in &mut all {
+            self.take(driver, due, instant.tick);
         }
-        self.prefetch_due(driver, due, instant.tick, frontend);
-        let mut taken = [None; AT_ONCE];
-        for (&(_, block), taken) in due.iter().zip(&mut taken) {
-            *taken = self.take(block);
+        if all.len() > 1 {
+            self.prefetch_due(&all, instant.tick, frontend);
         }
-        // Once for all of them: it is expensive.
-        self.fence.before_scan();
-        // Pins inside it cost next to nothing.
-        let pin = (!frontend.runs_users_code()).then(|| self.pin());
-        for (&place, taken) in due.iter().zip(&taken) {
-            if let Some(taken) = *taken {
-                self.scan(driver, place, (taken, pin.as_ref()), instant, work, frontend);
+        if !all.is_empty() {
+            // Once for all of them: it is expensive.
+            self.fence.before_scan();
+            // Pins inside it cost next to nothing.
+            let pin = (!frontend.runs_users_code()).then(|| self.pin());
+            for due in all.iter().filter(|due| due.next != NEVER) {
+                self.scan(driver, (due, pin.as_ref()), instant, work, frontend);
             }
         }
+        all.clear();
+        driver.due = all;
     }
 
     /// Starts fetching what a scan touches first: the block's header, and its plan or slots.
@@ -74,28 +90,20 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Starts fetching what the end of these blocks' seemingly due slots touches: slots and notes,
-    /// then what the store type knows of. The fetches of several blocks overlap.
-    fn prefetch_due(
-        &self,
-        driver: &mut DriverShard,
-        due: &[(u32, u32)],
-        tick: u64,
-        frontend: &impl Frontend<P>,
-    ) {
+    /// Starts fetching what the end of these blocks' candidates touches: slots and notes, then what
+    /// the store type knows of. The fetches of several blocks overlap.
+    fn prefetch_due(&self, all: &[Due], tick: u64, frontend: &impl Frontend<P>) {
         if cfg!(expiry_loom) {
             return; // It has no effect but on speed, and its looks at slots are steps of a model.
         }
-        let mut candidates = [0; AT_ONCE];
-        for (&(local, block), candidates) in due.iter().zip(&mut candidates) {
-            *candidates = driver.plans.get(local).map_or(ALL_SLOTS, |plan| plan.due(tick));
-            for (slot, note) in self.among(block, *candidates) {
+        for due in all {
+            for (slot, note) in self.candidates(due) {
                 prefetch_at(slot.address());
                 prefetch_at(note);
             }
         }
-        for (&(_, block), &candidates) in due.iter().zip(&candidates) {
-            for (slot, note) in self.among(block, candidates) {
+        for due in all {
+            for (slot, note) in self.candidates(due) {
                 let lease = slot.lease_relaxed();
                 if lease.is_in(EXPIRING) && !lease.is_after(tick) {
                     frontend.prepare(slot, note, lease);
@@ -104,42 +112,42 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// The slots of a block whose bits are set, and the words beside them.
-    fn among(&self, block: u32, set: u32) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
-        let first = block * BLOCK_U32;
-        let slots = self.slots.block(first).unwrap_or(Run::empty());
-        let notes = self.slots.notes(first).unwrap_or_default();
-        bits(set).filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
+    /// The slots of a block whose time may have come, and the words beside them.
+    fn candidates(&self, due: &Due) -> impl Iterator<Item = (Slot<'_, P>, &P::Note)> {
+        let slots = self.slots.block(due.first).unwrap_or(Run::empty());
+        let notes = self.slots.notes(due.first).unwrap_or_default();
+        bits(due.candidates)
+            .filter_map(move |at| slots.get(at as usize).zip(notes.get(at as usize)))
     }
 
     /// Takes a block's next expiration, which then reads "never": inserters report what comes.
     #[inline]
-    fn take(&self, block: u32) -> Option<Taken<'_, P>> {
-        let first = block * BLOCK_U32;
-        let header = self.slots.header(first)?;
-        let look = header.next.take()?;
+    fn take(&self, driver: &mut DriverShard, due: &mut Due, now: u64) {
+        let look = self.slots.header(due.first).and_then(|header| header.next.take());
+        let Some(look) = look else {
+            return;
+        };
         step("taken");
-        Some((header, self.slots.block(first)?, look))
+        // With the dirty bit set, there may be more in the block than was noted.
+        let plan = driver.plans.get(due.local, now).filter(|_| !look.news);
+        due.next = look.next;
+        due.planned = plan.is_some();
+        due.candidates = plan.map_or(ALL_SLOTS, |plan| plan.due(now));
     }
 
     /// Ends what is due in a block (with a `pin` as one), and schedules its next look.
     fn scan(
         &self,
         driver: &mut DriverShard,
-        (local, block): (u32, u32),
-        ((header, slots, look), pin): (Taken<'_, P>, Option<&Pin>),
+        (&Due { local, first, next, candidates, planned }, pin): (&Due, Option<&Pin>),
         instant: Instant<'_>,
         work: &mut Work,
         frontend: &impl Frontend<P>,
     ) {
-        let first = block * BLOCK_U32;
-        let Look { next, news } = look;
+        let Some((header, slots)) = self.slots.header(first).zip(self.slots.block(first)) else {
+            return;
+        };
         let now = instant.tick;
-        let plan = driver.plans.get(local).filter(|_| {
-            // With the dirty bit set, there may be more in the block than was noted.
-            !news && Plan::holds(next, now)
-        });
-        let candidates = plan.as_ref().map_or(ALL_SLOTS, |plan| plan.due(now));
         let mut due = DueBlock {
             first,
             slots,
@@ -161,12 +169,12 @@ impl<P: Payload, C> Engine<P, C> {
             };
             due.deadlines[at] = self.end_if_due((first, next), at, slot, instant, work, frontend);
         }
-        let earliest = match plan {
+        let earliest = match driver.plans.get(local, now).filter(|_| planned) {
             Some(plan) => {
                 for at in bits(candidates).map(|at| at as usize) {
                     plan.note(at, now, due.deadlines[at]);
                 }
-                plan.earliest(now)
+                plan.earliest()
             }
             None => driver.plans.make(local, now, &due.deadlines),
         };

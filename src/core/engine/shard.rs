@@ -3,6 +3,7 @@
 use super::notice::{Heard, Notices};
 use super::plan::Plans;
 use super::ring::{Resident, Ring};
+use super::scan::Due;
 use crate::core::lateness::Counts;
 use crate::sync::exclusive::Exclusive;
 use crate::sync::AtomicU64;
@@ -44,10 +45,13 @@ pub(super) struct DriverShard {
     pub(super) heard: Heard,
     pub(super) resident: Resident,
     pub(super) plans: Plans,
+    /// The blocks that the wheel has found due, and that the driver is about to scan.
+    pub(super) due: Vec<Due>,
     /// The latest tick of a round that was here.
     pub(super) tick: u64,
-    /// The last tick at which memory was looked after.
-    pub(super) tended: u64,
+    /// The tick from which on a visit maintains memory: not in each tick, because that sums what all
+    /// threads have counted.
+    pub(super) tend_at: u64,
     /// When the seats of ended threads were last emptied, as a clock reading; first shard only.
     #[cfg(not(expiry_loom))]
     pub(super) cleared: u64,
@@ -67,8 +71,9 @@ impl DriverShard {
             heard: Heard::default(),
             resident: Resident::default(),
             plans: Plans::default(),
+            due: Vec::new(),
             tick: 0,
-            tended: NEVER,
+            tend_at: 0,
             #[cfg(not(expiry_loom))]
             cleared: 0,
             lingers: false,

@@ -101,7 +101,7 @@ use std::time::Duration;
 /// # When values are dropped
 ///
 /// The map drops key and value when no thread can hold them: within two intervals of the end, or
-/// 8 ms if that is longer. If a thread holds a reference, or is in the midst of a call, for longer,
+/// 32 ms if that is longer. If a thread holds a reference, or is in the midst of a call, for longer,
 /// it is within 0.2 s after that, or two intervals.
 ///
 /// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread

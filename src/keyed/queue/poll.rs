@@ -44,7 +44,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// returned, also while other threads update and poll. (It is one interval if such a key is due
     /// and [`poll`](Self::poll) cannot find it yet, because another thread was held up half-way
     /// through an update.) It may be shorter: the old time of a key that was removed or renewed
-    /// counts until a poll has passed it, and a poll looks 2^31 - 2 intervals ahead at most.
+    /// counts until a poll has passed it, and a poll looks 2^30 - 1 intervals ahead at most.
     ///
     /// After ZooKeeper's `getWaitTime`. An update with a shorter timeout does not wake a thread
     /// that sleeps for this long. So sleep no longer than the shortest timeout, or have the
