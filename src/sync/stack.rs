@@ -2,6 +2,7 @@
 
 use super::cell::Given;
 use super::{AtomicPtr, Ordering};
+use crate::kit::panics::caught;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -85,7 +86,8 @@ impl<T> Iterator for Taken<T> {
 }
 
 impl<T> Drop for Taken<T> {
+    /// Catches the panics of the items' drops: each item is dropped.
     fn drop(&mut self) {
-        self.for_each(drop);
+        self.for_each(|item| _ = caught(|| drop(item)));
     }
 }

@@ -126,6 +126,21 @@ fn panics_of_listeners_and_drops_are_counted() {
     drop(table);
 }
 
+/// What waits for a poll, and what a shutdown whose future was dropped has ended, goes with the
+/// table. Each value is dropped, and no panic of a drop gets out.
+#[test]
+fn what_no_call_has_taken_is_dropped_with_its_table() {
+    let (clock, census) = (ManualClock::new(), Census::new());
+    let table = manual(&clock).capacity(2).build_manual().unwrap();
+    (0..2).for_each(|id| _ = table.insert(Counted::armed(&census, id), SECOND).unwrap());
+    clock.advance(SECOND);
+    // Each of these makes room.
+    (2..4).for_each(|id| _ = table.insert(Counted::armed(&census, id), SECOND).unwrap());
+    drop(table.shutdown_async());
+    drop(table);
+    assert_eq!((census.made(), census.left()), (4, 0));
+}
+
 #[test]
 fn a_listener_may_use_its_table() {
     let clock = ManualClock::new();

@@ -4,9 +4,11 @@ use crate::support::{bad_drop, cloning, poll_with, waker, Task, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     edge, AckError, AckTracker, CapacityReady, Closed, ExpiringMap, ExpiryQueue, ManualClock,
-    Outcomes, PendingTable, RemovalCause, SessionTracker, ShutdownMode, StoreError, Timeouts,
-    WhenFull,
+    Outcomes, PendingMap, PendingTable, RemovalCause, SessionTracker, ShutdownMode, StoreError,
+    Timeouts, WhenFull,
 };
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -523,4 +525,48 @@ fn all_get_their_turns_under_tokio() {
 fn all_get_their_turns_on_one_thread() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     turns(&builder.build().unwrap());
+}
+
+/// Keys of one hash. Comparing two runs what a test has left in [`ASKED`], the last one first.
+#[derive(Debug)]
+struct Alike(u64);
+
+type Asked = Vec<Box<dyn FnOnce()>>;
+
+thread_local!(static ASKED: RefCell<Asked> = const { RefCell::new(Vec::new()) });
+
+impl PartialEq for Alike {
+    fn eq(&self, other: &Self) -> bool {
+        let asked = ASKED.with_borrow_mut(Vec::pop);
+        asked.into_iter().for_each(|asked| asked());
+        self.0 == other.0
+    }
+}
+
+impl Eq for Alike {}
+
+impl Hash for Alike {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(0);
+    }
+}
+
+/// An insertion has claimed the last slot when it finds that another one has just put in its key.
+/// It replaces that value, and the slot that it does not need goes to the task that waits.
+#[test]
+fn an_insertion_that_was_overtaken_wakes_who_waits_for_its_slot() {
+    let builder = PendingMap::builder().capacity(3).clock(ManualClock::new());
+    let map: &PendingMap<Alike, u64> = Box::leak(Box::new(builder.build_manual().unwrap()));
+    map.insert(Alike(0), 0, SECOND).unwrap();
+    let (task, mut room) = (Task::new(), map.room());
+    let waits = task.clone();
+    let overtakes = move || {
+        map.insert(Alike(1), 1, SECOND).unwrap();
+        assert!(waits.poll(&mut room).is_pending());
+        std::mem::forget(room);
+    };
+    // Two looks find no such key; the third is that of the publication.
+    ASKED.set(vec![Box::new(overtakes), Box::new(|| {}), Box::new(|| {})]);
+    assert_eq!(map.insert(Alike(1), 2, SECOND).unwrap(), Some(1));
+    assert_eq!((map.len(), task.woken()), (2, 1));
 }

@@ -75,6 +75,17 @@ fn every_end_returns_the_token() {
 }
 
 #[test]
+fn a_shutdown_returns_what_a_creation_has_ended_and_no_poll_has_got() {
+    let rig = Rig::new();
+    (1..=2).for_each(|id| _ = rig.create(id).unwrap());
+    rig.clock.advance(12 * MS);
+    rig.create(3).unwrap(); // ends those two, which makes room
+    let mut left = numbers(rig.sessions.shutdown());
+    left.sort_unstable();
+    assert_eq!((left, numbers(rig.sessions.poll())), (vec![1, 2, 3], vec![]));
+}
+
+#[test]
 fn a_token_is_lent_while_its_session_is_there_and_dropped_once() {
     let (clock, census) = (ManualClock::new(), Census::new());
     let sessions = manual(&clock).lend_tokens().capacity(3).build_manual().unwrap();

@@ -217,6 +217,8 @@ where
                     if let Err(error) = offer.again(hindered, &*self.shared) {
                         return Err(PendingMapError::of(offer.into_pair(), error));
                     }
+                    // The next attempt may replace a value, and need no permit of its own.
+                    offer.give_up_room();
                 }
             }
         }

@@ -80,6 +80,6 @@ impl<T: Send + 'static> SessionTracker<T> {
     }
 
     fn left(&self) -> Vec<SessionInfo<T>> {
-        self.shared.kept.take()
+        self.shared.target.left(&self.shared.kept)
     }
 }
