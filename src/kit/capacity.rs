@@ -62,7 +62,9 @@ use std::task::{Context, Poll};
 /// A future that has to wait makes an allocation or two. A thread that ends an entry pays one load
 /// while no task waits, and nothing where the capacity has no bound. That thread calls the waker
 /// under [`catch_unwind`](std::panic::catch_unwind), when the slot is free and before the removal
-/// is delivered.
+/// is delivered. The reaper, or a thread that polls, does so at the end of its round, when it has
+/// delivered what it has ended there. So neither a listener that it calls nor the reader of a full
+/// channel under [`WhenFull::Wait`](crate::WhenFull::Wait) may wait for a task that waits here.
 ///
 /// # Errors
 ///

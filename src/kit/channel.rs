@@ -36,11 +36,12 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum WhenFull {
     /// The thread that ended the entry waits for room: back-pressure. While the reaper waits,
-    /// nothing expires. The channel must then be read by a thread that never ends entries itself:
-    /// an ack, fail, poll or shutdown on the receiving thread would wait for itself once the
-    /// channel is full. So would an insertion there into a store that is full: it expires what is
-    /// due, and waits as long as the channel is full. A thread inside a bolt, or a listener,
-    /// handler, waker or `Drop` that a store calls, does not wait: what has no room there spills.
+    /// nothing expires, and it wakes no task that waits for room in the store. The channel must
+    /// then be read by a thread that never ends entries itself: an ack, fail, poll or shutdown on
+    /// the receiving thread would wait for itself once the channel is full. So would an insertion
+    /// there into a store that is full: it expires what is due, and waits as long as the channel is
+    /// full. A thread inside a bolt, or a listener, handler, waker or `Drop` that a store calls,
+    /// does not wait: what has no room there spills.
     #[default]
     Wait,
     /// It goes to a second, unbounded queue, from which the receiver reads once the first is empty.
