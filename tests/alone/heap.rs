@@ -37,6 +37,13 @@ pub fn held() -> isize {
     allocated() as isize - FREED.with(Cell::get) as isize
 }
 
+/// Bytes of this process by a field of `statm`: 0 is what it has mapped, 1 what is resident.
+#[cfg(target_os = "linux")]
+pub fn statm(field: usize) -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(field).unwrap().parse::<usize>().unwrap() * 4096
+}
+
 struct Counting;
 
 fn add(to: &Cell<usize>, n: usize) {
