@@ -1,7 +1,7 @@
 //! `ExpiringMapBuilder::expiry`: which call asks the policy what, and what its answers do.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{on_threads, SECOND};
+use crate::support::{on_threads, Told, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     BuildError, ExpiringMap, ExpiringMapBuilder, Expiry, Lifetime, LifetimeError, Lifetimes,
@@ -375,12 +375,12 @@ fn each_value_ends_once_beside_reads_that_move_deadlines() {
     }
     const VALUES: u64 = if cfg!(miri) { 50 } else { 20_000 };
     for capacity in [16, 1000] {
-        let (clock, ends) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
-        let into = ends.clone();
+        let (clock, ends) = (ManualClock::new(), Told::default());
+        let tell = ends.handler();
         let map = builder(&clock)
             .max_capacity(capacity)
             .expiry(ByValue)
-            .removal_listener(move |_: &u64, &value: &u64, _| into.lock().unwrap().push(value))
+            .removal_listener(move |_: &u64, &value: &u64, _| tell(value))
             .build_manual()
             .unwrap();
         on_threads(4, |thread| {
@@ -399,7 +399,7 @@ fn each_value_ends_once_beside_reads_that_move_deadlines() {
             }
         });
         map.clear();
-        let mut ends = std::mem::take(&mut *ends.lock().unwrap());
+        let mut ends = ends.take();
         ends.retain(|&value| value != u64::MAX);
         ends.sort_unstable();
         assert_eq!(ends, (0..VALUES * 4).collect::<Vec<_>>());

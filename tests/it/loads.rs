@@ -1,6 +1,7 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
 use crate::drops::census::{Census, Counted};
+use crate::rig;
 use crate::support::{wait_for, Same, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
@@ -212,9 +213,7 @@ const INSERTIONS: [fn(&ExpiringMap<u64, u64>); 8] = [
 fn an_insertion_wins_over_a_load_under_way() {
     for ends in [true, false] {
         for insert in INSERTIONS {
-            let clock = ManualClock::new();
-            let builder = ExpiringMap::builder().interval(MS).time_to_live(MS);
-            let map = builder.clock(clock.clone()).build_manual().unwrap();
+            let (map, clock) = rig::map(|map| map.interval(MS).time_to_live(MS));
             let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("no entry") };
             insert(&map);
             if ends {
@@ -386,14 +385,7 @@ fn a_load_reserves_room_before_its_value_is_there() {
 
 /// A map whose values live for 10 s and are reloaded after 6 s, and its clock.
 fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
-    let clock = ManualClock::new();
-    let builder = ExpiringMap::builder()
-        .time_to_live(10 * SECOND)
-        .refresh_after(6 * SECOND)
-        .interval(SECOND)
-        .statistics(true)
-        .clock(clock.clone());
-    (builder.build_manual().unwrap(), clock)
+    rig::map(|map| map.time_to_live(10 * SECOND).refresh_after(6 * SECOND).statistics(true))
 }
 
 #[test]
@@ -931,10 +923,7 @@ mod tasks {
 
     #[test]
     fn a_task_loads_a_value_that_chooses_its_lifetime() {
-        let clock = ManualClock::new();
-        let map =
-            ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
-        let task = Task::new();
+        let ((map, clock), task) = (rig::map(|map| map), Task::new());
         for seconds in [2, 5] {
             let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
             let load =
