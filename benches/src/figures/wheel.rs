@@ -2,9 +2,7 @@
 
 use super::{count, Options};
 use crate::report::{Report, Spread, Table, Target};
-use crate::timers::{
-    BTree, CompactingHeap, DelayQueue, HashWheel, Heap, NexusWheel, Nothing, Timers, Wheel,
-};
+use crate::timers::{BTree, CompactingHeap, DelayQueue, Heap, NexusWheel, Nothing, Timers, Wheel};
 use crate::wheel::{self, Course, Due, Lives, Load, Op, HOUR};
 
 struct Contestant {
@@ -38,7 +36,6 @@ fn contestants(options: &Options) -> Vec<Contestant> {
     let mut all = vec![
         contestant::<Wheel>(Kind::Ours),
         contestant::<DelayQueue>(Kind::Crate),
-        contestant::<HashWheel>(Kind::Crate),
         contestant::<NexusWheel>(Kind::Crate),
         contestant::<Heap>(Kind::Collection),
         contestant::<CompactingHeap>(Kind::Collection),
