@@ -1,13 +1,12 @@
 //! `ExpiringMapBuilder::expiry`: which call asks the policy what, and what its answers do.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{on_threads, Told, SECOND};
+use crate::support::{self, on_threads, Told, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     BuildError, ExpiringMap, ExpiringMapBuilder, Expiry, Lifetime, LifetimeError, Lifetimes,
     ManualClock, RemovalCause, StoreError,
 };
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -264,7 +263,7 @@ fn times_out_of_range_are_refused_where_a_call_can_say_so() {
 fn a_panic_goes_to_the_caller_and_changes_nothing() {
     let (map, clock, policy) = scripted();
     let census = Census::new();
-    let panics = |call: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    let panics = |call: &dyn Fn()| assert!(support::panics(call));
     policy.answers(|says| says.created = None);
     panics(&|| drop(map.insert(1, 1)));
     panics(&|| drop(map.entry(1).or_insert(1)));

@@ -2,7 +2,7 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::rig;
-use crate::support::{wait_for, Same, GENEROUS, MS, SECOND};
+use crate::support::{panics, wait_for, Same, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -577,8 +577,7 @@ fn a_bulk_load_ends_all_loads_though_the_drop_of_a_key_panics() {
     let census = Census::new();
     let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let keys: Vec<_> = (0..8).map(|id| Counted::armed(&census, id)).collect();
-    let leaves_out = || map.get_or_insert_many(&keys, |_| []).map(drop);
-    assert!(catch_unwind(AssertUnwindSafe(leaves_out)).is_err());
+    assert!(panics(|| drop(map.get_or_insert_many(&keys, |_| []))));
     keys.iter().for_each(Counted::disarm);
     for key in &keys {
         assert!(matches!(map.get_or_guard(key), Ok(Loaded::Absent(_))), "{}", key.id());
@@ -610,8 +609,7 @@ fn a_key_whose_drop_panics_beside_another_load_leaks_nothing() {
             }
         }
     });
-    let waits = || map.get_or_guard_timeout(&key, Duration::ZERO).map(drop);
-    assert!(catch_unwind(AssertUnwindSafe(waits)).is_err());
+    assert!(panics(|| drop(map.get_or_guard_timeout(&key, Duration::ZERO))));
     drop(asks);
     begun.wait();
     loader.join().unwrap();
@@ -698,15 +696,14 @@ fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
     let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let load = || Err(error.clone());
     let bad = || Counted::armed(&census, 1);
-    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&bad(), load))));
-    assert!(failed.is_err());
+    assert!(panics(|| drop(map.try_get_or_insert_with(&bad(), load))));
     #[cfg(feature = "async")]
     {
         let load = async { Err(error.clone()) };
         let key = bad();
         let load = map.try_get_or_insert_async(&key, load);
         let task = crate::support::Task::new();
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());
+        assert!(panics(|| drop(task.block_on(load))));
         key.disarm();
     }
     assert_eq!(Arc::strong_count(&error), 1);
