@@ -1,8 +1,6 @@
 //! An allocator that counts. A test that includes this module has it as its allocator, and so is
 //! alone in its binary, or counts by the thread: the test harness allocates on its own.
 
-#![allow(dead_code)] // each test counts something else
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -5,8 +5,7 @@
 
 pub mod clocks;
 
-use expiry::RootId;
-use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RemovalCause};
+use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, RemovalCause};
 use futures_core::Stream;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
@@ -67,14 +66,6 @@ impl Told {
         let told = self.take();
         assert_eq!(told.len(), 1, "{told:?}");
         told[0]
-    }
-
-    /// Roots and reasons, in order of roots.
-    pub fn reasons(&self) -> Vec<(RootId, Reason)> {
-        let mut told: Vec<_> =
-            self.take().iter().map(|outcome| (outcome.root, outcome.reason)).collect();
-        told.sort_by_key(|&(root, _)| root);
-        told
     }
 }
 
