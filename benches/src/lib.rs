@@ -20,7 +20,7 @@
 //! Timers (`wheel`), timeouts of futures (`timeouts`) and keyed stores ([`keyed`]) have workloads
 //! and peers of their own, by the same rules; each module says what is fair among its peers.
 
-// What is public here is for `figures` alone.
+// What is public here is for `figures` and the criterion benches alone.
 #![allow(missing_docs)]
 
 pub mod expire;

@@ -5,11 +5,14 @@
 //! ```
 //!
 //! Then a front-end begins sessions at one owner, touches them, and ends them; `figures sessions N`
-//! does only that, with N sessions.
+//! does only that, with N sessions. `figures peers [N]` only compares keep-alives with those of etcd
+//! and ZooKeeper, as `peers.rs` says.
 //!
 //! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
 //! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
 //! medians of the rounds. All runs on this machine, brokers included.
+
+mod peers;
 
 use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
@@ -196,6 +199,12 @@ fn median(values: &mut [f64]) -> f64 {
 #[tokio::main]
 async fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["peers"] => return peers::run(1_000_000).await,
+        ["peers", count] => return peers::run(count.parse()?).await,
+        ["peers-owner", broker] => return peers::owner(broker).await,
+        _ => {}
+    }
     let brokers = tokio::task::spawn_blocking(|| Brokers::start(3)).await??;
     if let [only, count] = &words[..] {
         assert_eq!(only, "sessions");
