@@ -1,14 +1,13 @@
 //! Stores that destructors of thread-locals use, while their threads end. Each test has a process
 //! of its own, because an index that two threads have may harm any test that runs beside it.
 
+use crate::support::SECOND;
 use expiry::{AckTracker, ExpiringMap, ExpiryQueue, PendingMap, PendingTable, SessionTracker};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Threads that end together.
 const THREADS: u64 = 4;

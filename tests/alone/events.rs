@@ -1,6 +1,7 @@
 //! Events: each is seen once where it happens, by a subscriber that may use the store it hears of,
 //! and may panic.
 
+use crate::support::{within, SECOND};
 use expiry::{
     edge, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, RemovalCause, ShutdownMode,
     WhenFull,
@@ -9,17 +10,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{mpsc, Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{set_global_default, with_default};
 use tracing::{Event, Metadata, Subscriber};
 use tracing_core::span::Current;
-
-const SECOND: Duration = Duration::from_secs(1);
-/// Longer than anything here takes, on however busy a machine.
-const GENEROUS: Duration = Duration::from_secs(60);
 
 /// Writes each event of the target down, `span: LEVEL message field=value`, and then does
 /// something.
@@ -239,21 +235,8 @@ pub fn a_reaper_in_the_span_that_it_was_built_in() {
     assert_eq!(mine, expected);
 }
 
-/// Runs `f`, and fails if it hangs.
-fn ends(f: impl FnOnce() + Send + 'static) {
-    let (done, is_done) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        f();
-        done.send(()).unwrap();
-    });
-    match is_done.recv_timeout(GENEROUS) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("a subscriber that uses the store hangs"),
-        _ => thread.join().unwrap(),
-    }
-}
-
 pub fn a_subscriber_may_use_the_store() {
-    ends(|| {
+    within(|| {
         let clock = ManualClock::new();
         let map = Arc::new(OnceLock::<ExpiringMap<u64, u64>>::new());
         let used = map.clone();
@@ -293,7 +276,7 @@ pub fn a_subscriber_may_use_the_store() {
 pub fn a_subscriber_may_shut_the_store_down() {
     // Where a round, or another shutdown, is under way on this thread, that only asks, as a
     // handler's does.
-    ends(|| {
+    within(|| {
         let told = Arc::new(AtomicU64::new(0));
         let counts = told.clone();
         let tracker = Arc::new(tracker(move |_| {
@@ -310,7 +293,7 @@ pub fn a_subscriber_may_shut_the_store_down() {
         );
         assert_eq!((told.load(SeqCst), tracker.len()), (3, 0));
     });
-    ends(|| {
+    within(|| {
         let tracker = Arc::new(tracker(|_| ()));
         tracker.issue(edge(), 1).unwrap();
         let shut = tracker.clone();
@@ -320,14 +303,14 @@ pub fn a_subscriber_may_shut_the_store_down() {
         );
         assert_eq!(events, ["INFO shut down left=1"]);
     });
-    ends(|| {
+    within(|| {
         let clock = ManualClock::new();
         let queue = Arc::new(graced(&clock));
         let shut = queue.clone();
         let events = seen_then(move || drop(shut.shutdown()), || stalled(&queue, &clock));
         assert_eq!(events.len(), 1, "{events:?}");
     });
-    ends(|| {
+    within(|| {
         let (tracker, outcomes) =
             AckTracker::builder().build_with_channel(1, WhenFull::Spill).unwrap();
         let tracker = Arc::new(tracker);

@@ -1,6 +1,7 @@
 //! The event of an engine that gets no memory: once, until there is some again. Alone in its
 //! process, whose address space it limits.
 
+use crate::heap;
 use expiry::expiring_map::Entry;
 use expiry::{edge, AckError, AckTracker, ExpiringMap};
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
@@ -32,17 +33,10 @@ impl Subscriber for Levels {
     fn exit(&self, _: &Id) {}
 }
 
-/// The address space of this process, in bytes.
-fn mapped() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
-    pages * 4096
-}
-
 pub fn no_memory_is_said_once_until_there_is_some() {
     let free = getrlimit(Resource::As);
     let limit = |room: Option<u64>| {
-        let current = room.map_or(free.current, |room| Some(mapped() + room));
+        let current = room.map_or(free.current, |room| Some(heap::statm(0) as u64 + room));
         let limits = Rlimit { current, maximum: free.maximum };
         setrlimit(Resource::As, limits).unwrap();
     };
@@ -87,7 +81,7 @@ pub fn a_replacement_without_memory_frees_what_waits() {
     let map = ExpiringMap::builder().shards(1).build_manual().unwrap();
     map.insert(1, Dropped).unwrap();
     let free = getrlimit(Resource::As);
-    let limits = Rlimit { current: Some(mapped() + (4 << 20)), maximum: free.maximum };
+    let limits = Rlimit { current: Some(heap::statm(0) as u64 + (4 << 20)), maximum: free.maximum };
     setrlimit(Resource::As, limits).unwrap();
     let replace = |nth| {
         if nth % 2 == 0 {

@@ -4,7 +4,7 @@
 use crate::support;
 
 use crate::support::clocks::Moved;
-use crate::support::{wait_for, GENEROUS, MS};
+use crate::support::{wait_for, GENEROUS, MS, SECOND};
 use expiry::{
     AckTracker, BuildError, ExpiringMap, ExpiryQueue, ManualClock, Reaper, RemovalCause,
     SessionInfo, ShutdownMode,
@@ -14,8 +14,6 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// Runs `work` in a child, which has to end well and in time.
 fn in_child(what: &str, work: impl FnOnce()) {

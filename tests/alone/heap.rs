@@ -1,8 +1,6 @@
 //! An allocator that counts. A test that includes this module has it as its allocator, and so is
 //! alone in its binary, or counts by the thread: the test harness allocates on its own.
 
-#![allow(dead_code)] // each test counts something else
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -35,6 +33,13 @@ pub fn allocated() -> usize {
 /// How many of them more than it has freed.
 pub fn held() -> isize {
     allocated() as isize - FREED.with(Cell::get) as isize
+}
+
+/// Bytes of this process by a field of `statm`: 0 is what it has mapped, 1 what is resident.
+#[cfg(target_os = "linux")]
+pub fn statm(field: usize) -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(field).unwrap().parse::<usize>().unwrap() * 4096
 }
 
 struct Counting;

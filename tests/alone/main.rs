@@ -3,6 +3,9 @@
 
 #![cfg(not(expiry_loom))]
 
+#[allow(dead_code)] // the tests of `tests/it` use the rest
+#[path = "../it/drops/census.rs"]
+mod census;
 mod dying_threads;
 #[cfg(feature = "tracing")]
 mod events;

@@ -1,26 +1,25 @@
 //! F8: the memory of a burst is given back once it has drained. It measures the process.
 
-use expiry::{AckTracker, ManualClock, Root};
+use crate::heap;
+use expiry::{AckTracker, ManualClock, Polled, Root};
 use std::time::Duration;
 
 /// Resident memory of this process, in MiB.
 fn resident() -> f64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: f64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096.0 / f64::from(1 << 20)
+    heap::statm(1) as f64 / f64::from(1 << 20)
 }
 
 /// Polls, and lets time go by as `poll` says, until there is nothing left to come back for.
-fn rest(tracker: &AckTracker, clock: &ManualClock) {
+pub fn rest(clock: &ManualClock, poll: impl Fn() -> Polled) {
     for _ in 0..100_000 {
-        let polled = tracker.poll(100_000);
+        let polled = poll();
         match (polled.more, polled.next) {
             (true, _) => {}
             (false, Some(next)) => clock.advance(next),
             (false, None) => return,
         }
     }
-    panic!("an empty tracker never comes to rest");
+    panic!("an empty store never comes to rest");
 }
 
 /// Two million issued roots, and then half a million chosen ones, acked; and a third burst that is
@@ -67,7 +66,7 @@ pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
     for &root in &roots {
         tracker.ack(root, 1).unwrap();
     }
-    rest(&tracker, &clock);
+    rest(&clock, || tracker.poll(100_000));
     given_back(peak, "2 M issued, acked");
 
     for id in 0..CHOSEN {
@@ -83,14 +82,14 @@ pub fn f08_a_burst_that_has_drained_gives_its_memory_back() {
             tracker.poll(10_000);
         }
     }
-    rest(&tracker, &clock);
+    rest(&clock, || tracker.poll(100_000));
     given_back(peak, "500 K chosen, acked");
 
     for id in 0..CHOSEN {
         tracker.init(id, 1, 0).unwrap();
     }
     let peak = resident();
-    rest(&tracker, &clock);
+    rest(&clock, || tracker.poll(100_000));
     assert!(tracker.is_empty());
     given_back(peak, "500 K chosen, expired");
     assert_eq!(tracker.metrics().total.expired, CHOSEN);

@@ -1,6 +1,7 @@
 //! What a suspend does to the clocks. This program links its own `clock_gettime` before the C
 //! library's, and so can pretend that the machine was suspended.
 
+use crate::support::HOUR;
 use expiry::{BootClock, Clock, CoarseClock, ExpiringMap, MonotonicClock};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::Arc;
@@ -30,8 +31,6 @@ unsafe extern "C" fn clock_gettime(
     }
     0
 }
-
-const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn a_boot_clock_counts_the_time_that_the_machine_is_suspended() {
     let clocks: [(Arc<dyn Clock>, Duration); 3] = [

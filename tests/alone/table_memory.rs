@@ -1,10 +1,11 @@
 //! What a `PendingTable` allocates, and what a burst leaves behind. It measures the process.
 
 use super::heap;
+#[cfg(target_os = "linux")]
+use super::memory;
+use crate::support::HOUR;
 use expiry::{ManualClock, PendingTable, Ticket};
 use std::time::Duration;
-
-const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn a_warm_table_allocates_nothing() {
     let clock = ManualClock::new();
@@ -34,32 +35,20 @@ pub fn a_warm_table_allocates_nothing() {
 #[cfg(target_os = "linux")]
 pub fn a_burst_gives_its_memory_back_but_for_four_bytes_a_slot() {
     const BURST: usize = 1_000_000;
-    let resident = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-    };
     rustix::thread::disable_transparent_huge_pages(true).unwrap();
     let clock = ManualClock::new();
     let table = PendingTable::builder().shards(2).clock(clock.clone()).build_manual().unwrap();
     let mut tickets = vec![Ticket::from(1); BURST];
-    let before = resident();
+    let before = heap::statm(1);
     for (value, ticket) in (0_u64..).zip(&mut tickets) {
         *ticket = table.insert(value, HOUR).unwrap();
     }
-    let peak = resident() - before;
+    let peak = heap::statm(1) - before;
     println!("{} bytes a value", peak / BURST);
     assert!(peak / BURST <= 24, "{} bytes a value", peak / BURST);
     assert!(tickets.iter().all(|&ticket| table.take(ticket).is_some()));
-    for _ in 0..100_000 {
-        let mut none = Vec::new();
-        let polled = table.poll_into(&mut none, 100_000);
-        match (polled.more, polled.next) {
-            (true, _) => {}
-            (false, Some(next)) => clock.advance(next),
-            (false, None) => break,
-        }
-    }
-    let left = resident().saturating_sub(before);
+    memory::rest(&clock, || table.poll_into(&mut Vec::new(), 100_000));
+    let left = heap::statm(1).saturating_sub(before);
     assert!(left < 4 * BURST + peak / 4, "{left} bytes of {peak} are left");
     assert!((table.metrics().slots as usize) < BURST / 8);
     for (value, &stale) in (0_u64..1000).zip(&tickets) {

@@ -1,13 +1,13 @@
 //! `ExpiringMap::compute`. What each decision does in each state is asserted by the histories of
 //! `oracle.rs`.
 
-use crate::support::{on_threads, MS};
+use crate::support::{on_threads, Told, MS};
 use expiry::expiring_map::{Compute, Computed, Current, Loaded};
 use expiry::{
     ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, RemovalCause, StoreError,
 };
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 type Map = ExpiringMap<u64, u64>;
@@ -25,11 +25,11 @@ fn does(map: &Map, deed: Compute<u64>) -> (Option<u64>, Option<u64>) {
 /// The listener runs before the call returns, and may end the new value.
 #[test]
 fn the_listener_hears_before_it_returns() {
-    let (told, here) = (Arc::new(Mutex::new(Vec::new())), Arc::new(OnceLock::<Map>::new()));
-    let (tells, weak) = (told.clone(), Arc::downgrade(&here));
+    let (told, here) = (Told::default(), Arc::new(OnceLock::<Map>::new()));
+    let (tell, weak) = (told.handler(), Arc::downgrade(&here));
     let map = ExpiringMap::builder()
         .removal_listener(move |_: &u64, &value: &u64, cause| {
-            tells.lock().unwrap().push((value, cause));
+            tell((value, cause));
             if value == 7 {
                 drop(weak.upgrade().unwrap().get().unwrap().remove(&1));
             }
@@ -49,8 +49,7 @@ fn the_listener_hears_before_it_returns() {
     drop(map.compute(1, |_| Compute::Put(9)).unwrap());
     drop(map.compute(1, |_| Compute::Remove).unwrap());
     use RemovalCause::{Removed, Replaced};
-    let told = std::mem::take(&mut *told.lock().unwrap());
-    assert_eq!(told, [(6, Replaced), (7, Replaced), (8, Removed), (9, Removed)]);
+    assert_eq!(told.take(), [(6, Replaced), (7, Replaced), (8, Removed), (9, Removed)]);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! store.
 
 use crate::rig;
-use crate::support::{panics, wait_for, Same, GENEROUS, HOUR, MS, SECOND};
+use crate::support::{panics, wait_for, within, Same, GENEROUS, HOUR, MS, SECOND};
 use expiry::{ExpiringMap, ExpiryQueue, ManualClock, RemovalCause};
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
@@ -18,20 +18,6 @@ use crate::support::clocks;
 mod once;
 
 use census::{Census, Counted, OnDrop};
-
-/// Runs `test` on a thread of its own, and fails if that hangs. A test that hangs leaks its thread.
-fn within(test: impl FnOnce() + Send + 'static) {
-    let (sender, done) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        test();
-        let _ = sender.send(());
-    });
-    match done.recv_timeout(2 * GENEROUS) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
-        // Its panic, if it had one.
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-    }
-}
 
 /// A door that is shut until the test opens it, or ends.
 #[derive(Clone, Default)]

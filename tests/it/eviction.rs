@@ -1,5 +1,6 @@
 //! Maps that evict: what `ExpiringMapBuilder::max_capacity` promises.
 
+use crate::rig;
 use crate::support::{self, on_threads, panics, SECOND};
 use expiry::expiring_map::Entry;
 use expiry::{
@@ -15,9 +16,8 @@ type Told = support::Told<(u64, RemovalCause)>;
 
 /// A map of at most so many entries, and the keys that its listener was called with.
 fn bounded(capacity: usize) -> (ExpiringMap<u64, u64>, ManualClock, Told) {
-    let (clock, told) = (ManualClock::new(), Told::default());
-    let builder = ExpiringMap::builder().max_capacity(capacity).removal_listener(told.removals());
-    let map = builder.interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let told = Told::default();
+    let (map, clock) = rig::map(|map| map.max_capacity(capacity).removal_listener(told.removals()));
     (map, clock, told)
 }
 
@@ -643,9 +643,7 @@ fn the_bound_is_exact_under_each_policy() {
 #[test]
 fn what_is_due_goes_first_under_each_policy() {
     for policy in POLICIES {
-        let clock = ManualClock::new();
-        let builder = ExpiringMap::builder().max_capacity(100).eviction_policy(policy);
-        let map = builder.interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+        let (map, clock) = rig::map(|map| map.max_capacity(100).eviction_policy(policy));
         for key in 0..100_u64 {
             let lifetime = if key % 2 == 0 { SECOND } else { 100 * SECOND };
             map.insert_for(key, key, lifetime).unwrap();

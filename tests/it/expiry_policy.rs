@@ -1,13 +1,12 @@
 //! `ExpiringMapBuilder::expiry`: which call asks the policy what, and what its answers do.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{on_threads, SECOND};
+use crate::support::{self, on_threads, Told, SECOND};
 use expiry::expiring_map::{Compute, Entry};
 use expiry::{
     BuildError, ExpiringMap, ExpiringMapBuilder, Expiry, Lifetime, LifetimeError, Lifetimes,
     ManualClock, RemovalCause, StoreError,
 };
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -264,7 +263,7 @@ fn times_out_of_range_are_refused_where_a_call_can_say_so() {
 fn a_panic_goes_to_the_caller_and_changes_nothing() {
     let (map, clock, policy) = scripted();
     let census = Census::new();
-    let panics = |call: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+    let panics = |call: &dyn Fn()| assert!(support::panics(call));
     policy.answers(|says| says.created = None);
     panics(&|| drop(map.insert(1, 1)));
     panics(&|| drop(map.entry(1).or_insert(1)));
@@ -375,12 +374,12 @@ fn each_value_ends_once_beside_reads_that_move_deadlines() {
     }
     const VALUES: u64 = if cfg!(miri) { 50 } else { 20_000 };
     for capacity in [16, 1000] {
-        let (clock, ends) = (ManualClock::new(), Arc::new(Mutex::new(Vec::new())));
-        let into = ends.clone();
+        let (clock, ends) = (ManualClock::new(), Told::default());
+        let tell = ends.handler();
         let map = builder(&clock)
             .max_capacity(capacity)
             .expiry(ByValue)
-            .removal_listener(move |_: &u64, &value: &u64, _| into.lock().unwrap().push(value))
+            .removal_listener(move |_: &u64, &value: &u64, _| tell(value))
             .build_manual()
             .unwrap();
         on_threads(4, |thread| {
@@ -399,7 +398,7 @@ fn each_value_ends_once_beside_reads_that_move_deadlines() {
             }
         });
         map.clear();
-        let mut ends = std::mem::take(&mut *ends.lock().unwrap());
+        let mut ends = ends.take();
         ends.retain(|&value| value != u64::MAX);
         ends.sort_unstable();
         assert_eq!(ends, (0..VALUES * 4).collect::<Vec<_>>());

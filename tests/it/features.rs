@@ -8,6 +8,7 @@
 //! `memory.rs`, because it measures the process. What needs many threads is in `threads.rs`, also
 //! growth (F5). What a clock that lags may delay (F9) is in `tracker_leases.rs`.
 
+use crate::rig;
 use crate::support::clocks::{Lagging, Moved, LAG, LAGS};
 use crate::support::{
     after, each_once, let_pass, manual, manual_with, on_threads, panics, pass, settle, wait_for,
@@ -727,8 +728,7 @@ fn f07_the_reaper_is_busy_while_a_listener_runs() {
 /// F7: the lateness of a while is that of its end, less that of its beginning.
 #[test]
 fn f07_the_lateness_since_a_snapshot() {
-    let clock = ManualClock::new();
-    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.interval(MS));
     let late = |many: usize, by: Duration| {
         for key in 0..many as u64 {
             queue.update(key, MS).unwrap();
@@ -748,9 +748,7 @@ fn f07_the_lateness_since_a_snapshot() {
 /// F3: polls of a small budget come to each shard, though none of them finishes one.
 #[test]
 fn f03_small_budgets_reach_all_shards() {
-    let clock = ManualClock::new();
-    let builder = ExpiringMap::builder().shards(4).interval(MS).clock(clock.clone());
-    let map = builder.time_to_live(MS).build_manual().unwrap();
+    let (map, clock) = rig::map(|map| map.shards(4).interval(MS).time_to_live(MS));
     (0..40_000_u64).for_each(|key| drop(map.insert(key, ()).unwrap()));
     // The wheels have all of them before the first is due.
     while map.poll(1000).more {}

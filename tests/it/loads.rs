@@ -1,7 +1,8 @@
 //! Loads: of several callers that miss a key, one loads its value.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{wait_for, Same, GENEROUS, MS, SECOND};
+use crate::rig;
+use crate::support::{panics, wait_for, Same, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -212,9 +213,7 @@ const INSERTIONS: [fn(&ExpiringMap<u64, u64>); 8] = [
 fn an_insertion_wins_over_a_load_under_way() {
     for ends in [true, false] {
         for insert in INSERTIONS {
-            let clock = ManualClock::new();
-            let builder = ExpiringMap::builder().interval(MS).time_to_live(MS);
-            let map = builder.clock(clock.clone()).build_manual().unwrap();
+            let (map, clock) = rig::map(|map| map.interval(MS).time_to_live(MS));
             let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("no entry") };
             insert(&map);
             if ends {
@@ -386,14 +385,7 @@ fn a_load_reserves_room_before_its_value_is_there() {
 
 /// A map whose values live for 10 s and are reloaded after 6 s, and its clock.
 fn reloading() -> (ExpiringMap<u64, u64>, ManualClock) {
-    let clock = ManualClock::new();
-    let builder = ExpiringMap::builder()
-        .time_to_live(10 * SECOND)
-        .refresh_after(6 * SECOND)
-        .interval(SECOND)
-        .statistics(true)
-        .clock(clock.clone());
-    (builder.build_manual().unwrap(), clock)
+    rig::map(|map| map.time_to_live(10 * SECOND).refresh_after(6 * SECOND).statistics(true))
 }
 
 #[test]
@@ -585,8 +577,7 @@ fn a_bulk_load_ends_all_loads_though_the_drop_of_a_key_panics() {
     let census = Census::new();
     let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let keys: Vec<_> = (0..8).map(|id| Counted::armed(&census, id)).collect();
-    let leaves_out = || map.get_or_insert_many(&keys, |_| []).map(drop);
-    assert!(catch_unwind(AssertUnwindSafe(leaves_out)).is_err());
+    assert!(panics(|| drop(map.get_or_insert_many(&keys, |_| []))));
     keys.iter().for_each(Counted::disarm);
     for key in &keys {
         assert!(matches!(map.get_or_guard(key), Ok(Loaded::Absent(_))), "{}", key.id());
@@ -618,8 +609,7 @@ fn a_key_whose_drop_panics_beside_another_load_leaks_nothing() {
             }
         }
     });
-    let waits = || map.get_or_guard_timeout(&key, Duration::ZERO).map(drop);
-    assert!(catch_unwind(AssertUnwindSafe(waits)).is_err());
+    assert!(panics(|| drop(map.get_or_guard_timeout(&key, Duration::ZERO))));
     drop(asks);
     begun.wait();
     loader.join().unwrap();
@@ -706,15 +696,14 @@ fn an_error_is_dropped_though_the_drop_of_its_key_panics() {
     let map: ExpiringMap<Counted, Counted> = ExpiringMap::builder().build_manual().unwrap();
     let load = || Err(error.clone());
     let bad = || Counted::armed(&census, 1);
-    let failed = catch_unwind(AssertUnwindSafe(|| drop(map.try_get_or_insert_with(&bad(), load))));
-    assert!(failed.is_err());
+    assert!(panics(|| drop(map.try_get_or_insert_with(&bad(), load))));
     #[cfg(feature = "async")]
     {
         let load = async { Err(error.clone()) };
         let key = bad();
         let load = map.try_get_or_insert_async(&key, load);
         let task = crate::support::Task::new();
-        assert!(catch_unwind(AssertUnwindSafe(|| drop(task.block_on(load)))).is_err());
+        assert!(panics(|| drop(task.block_on(load))));
         key.disarm();
     }
     assert_eq!(Arc::strong_count(&error), 1);
@@ -931,10 +920,7 @@ mod tasks {
 
     #[test]
     fn a_task_loads_a_value_that_chooses_its_lifetime() {
-        let clock = ManualClock::new();
-        let map =
-            ExpiringMap::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
-        let task = Task::new();
+        let ((map, clock), task) = (rig::map(|map| map), Task::new());
         for seconds in [2, 5] {
             let lifetime = Lifetimes::new().live(Duration::from_secs(seconds));
             let load =

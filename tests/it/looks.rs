@@ -3,20 +3,18 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::rig;
-use crate::support::{GENEROUS, HOUR, MS, SECOND};
+use crate::support::{Told, GENEROUS, HOUR, MS, SECOND};
 use expiry::{
-    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, LifetimeError, ManualClock, ParseIdError,
+    edge, AckTracker, ExpiringMap, ExpiryQueue, Lifetime, LifetimeError, ParseIdError,
     RemovalCause, Root, RootId, SessionId, StoreError, TimeCacheMap,
 };
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A map and a queue of keys 1 to 502, in no order, and more than a look keeps at a time. Each key
 /// has as many seconds, and 100 have gone by. The map has one more entry, which never expires.
 fn of_many() -> (ExpiringMap<u64, ()>, ExpiryQueue<u64>) {
     let (map, clock) = rig::map(|map| map);
-    let queue =
-        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let (queue, _) = rig::queue(|queue| queue.clock(clock.clone()));
     for key in (1..=502_u64).map(|n| n * 7 % 503) {
         map.insert_for(key, (), Duration::from_secs(key)).unwrap();
         queue.update(key, Duration::from_secs(key)).unwrap();
@@ -140,8 +138,7 @@ fn the_clock_of_the_boot_runs() {
 
 #[test]
 fn flush_drops_what_has_ended() {
-    let (clock, census) = (ManualClock::new(), Census::new());
-    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    let ((queue, clock), census) = (rig::queue(|queue| queue.interval(MS)), Census::new());
     queue.update(Counted::new(&census), MS).unwrap();
     clock.advance(SECOND);
     drop(queue.poll());
@@ -204,8 +201,7 @@ fn drain_async_waits_for_what_is_there_and_refuses_what_is_new() {
     assert_eq!(sessions.shutdown().len(), 1);
     assert!(task.block_on(drained));
     // Without a reaper, the future polls, and a poll wakes it.
-    let clock = ManualClock::new();
-    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone()).build_manual().unwrap();
+    let (queue, clock) = rig::queue(|queue| queue.interval(MS));
     queue.update(1_u64, 2 * MS).unwrap();
     let mut drained = std::pin::pin!(queue.drain_async(Duration::MAX));
     assert!(task.poll(&mut drained).is_pending());
@@ -232,18 +228,12 @@ fn drain_in_a_listener_does_not_wait() {
 
 #[test]
 fn clear_leaves_nothing_of_what_has_expired() {
-    let clock = ManualClock::new();
-    let ended = Arc::new(Mutex::new(Vec::new()));
-    let told = ended.clone();
-    let builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
-    let builder =
-        builder.removal_listener(move |&key, (), cause| told.lock().unwrap().push((key, cause)));
-    let map = builder.build_manual().unwrap();
+    let told = Told::default();
+    let (map, clock) = rig::map(|map| map.removal_listener(told.removals()));
     map.insert_for(1_u64, (), SECOND).unwrap();
     map.insert(2, ()).unwrap();
     clock.advance(2 * SECOND);
     map.clear();
     assert_eq!(map.len(), 0);
-    let expected = [(1, RemovalCause::Expired), (2, RemovalCause::Removed)];
-    assert_eq!(*ended.lock().unwrap(), expected);
+    assert_eq!(told.take(), [(1, RemovalCause::Expired), (2, RemovalCause::Removed)]);
 }

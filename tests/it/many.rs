@@ -1,8 +1,8 @@
 //! Many keys in a row: guards, and calls for several keys at once.
 
-use crate::support::{MS, SECOND};
+use crate::rig;
+use crate::support::{panics, Told, MS, SECOND};
 use expiry::{ExpiringMap, ManualClock, RemovalCause, StoreError};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[test]
@@ -58,10 +58,8 @@ fn a_guard_uses_what_it_gets_and_not_what_it_peeks_at() {
 
 #[test]
 fn a_guard_beside_a_clock_that_jumps_by_years() {
-    let clock = ManualClock::new();
-    let builder = ExpiringMap::builder().time_to_live(10 * SECOND);
-    let builder = builder.interval(Duration::from_micros(10));
-    let map = builder.clock(clock.clone()).build_manual().unwrap();
+    let interval = Duration::from_micros(10);
+    let (map, clock) = rig::map(|map| map.time_to_live(10 * SECOND).interval(interval));
     map.insert(1_u64, ()).unwrap();
     for _ in 0..3 {
         clock.advance(Duration::from_secs(200 * 24 * 3600));
@@ -87,13 +85,11 @@ fn touches_in_order() {
 
 #[test]
 fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hears = heard.clone();
+    let heard = Told::default();
+    let hear = heard.handler();
     let builder = ExpiringMap::builder().capacity(30);
     let map = builder
-        .removal_listener(move |key: &u64, value: &u64, cause| {
-            hears.lock().unwrap().push((*key, *value, cause));
-        })
+        .removal_listener(move |&key: &u64, &value: &u64, cause| hear((key, value, cause)))
         .build_manual()
         .unwrap();
     let refused = map.insert_many((0..50).map(|key| (key, 1)));
@@ -107,7 +103,7 @@ fn what_is_refused_comes_back_and_what_ends_is_heard_of() {
         (4, 1, RemovalCause::Replaced),
         (3, 2, RemovalCause::Removed),
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(heard.take(), expected);
 }
 
 /// The user's iterator runs while nothing is pinned, and half of a group is in when it panics.
@@ -118,8 +114,7 @@ fn an_iterator_that_panics_leaves_the_map_whole() {
         assert!(key < 20, "no more");
         (key, String::from("value"))
     });
-    let panics = std::panic::AssertUnwindSafe(|| map.insert_many(entries).len());
-    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(panics(|| drop(map.insert_many(entries))));
     assert_eq!(map.len(), 16, "whole groups");
     assert!(map.flush(SECOND), "nothing is pinned");
     assert_eq!(map.remove_many(&(0..40).collect::<Vec<_>>()), 16);

@@ -1,9 +1,10 @@
 //! Publishing through the facade `metrics`: what a recorder gets to see, and that repeating it
 //! counts nothing twice.
 
+use crate::rig;
 use crate::support::SECOND;
 use expiry::publish::{describe, Labels};
-use expiry::{edge, AckTracker, ExpiringMap, ExpiryQueue, Lateness, Lifetimes, ManualClock};
+use expiry::{edge, AckTracker, ExpiringMap, Lateness, Lifetimes, ManualClock};
 use metrics::{
     with_local_recorder, Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString,
     Unit,
@@ -113,9 +114,7 @@ fn a_tracker_s_counters_are_set_and_never_added() {
 
 #[test]
 fn lateness_is_cumulative_and_in_seconds() {
-    let (kept, clock) = (Kept::default(), ManualClock::new());
-    let queue =
-        ExpiryQueue::builder().interval(SECOND).clock(clock.clone()).build_manual().unwrap();
+    let (kept, (queue, clock)) = (Kept::default(), rig::queue(|queue| queue));
     for late in [0, 3, 3, 200] {
         queue.update(1_u64, SECOND).unwrap();
         let due = queue.wait_time().unwrap();

@@ -175,12 +175,12 @@ mod by_key {
 
     use super::{sized, SECOND};
     use crate::drops::census;
-    use crate::support::{each_once, on_threads, wait_for, GENEROUS, HOUR, MS};
+    use crate::support::{each_once, on_threads, wait_for, Told, GENEROUS, HOUR, MS};
     use expiry::{Lifetime, LifetimeError, ManualClock, PendingMap, PendingMapBuilder};
     use expiry::{PendingMapError, StoreError, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
-    use std::sync::{mpsc, Arc, Mutex};
+    use std::sync::mpsc;
     use std::time::Duration;
 
     fn manual<K, T>(clock: &ManualClock) -> PendingMapBuilder<K, T>
@@ -336,11 +336,11 @@ mod by_key {
     fn every_value_leaves_once() {
         const THREADS: u64 = 4;
         const EACH: u64 = if cfg!(miri) { 50 } else { 10_000 };
-        let left = Arc::new(Mutex::new(Vec::new()));
-        let expires = left.clone();
+        let left = Told::default();
+        let expires = left.handler();
         let map = PendingMap::builder()
             .interval(MS)
-            .expiry_listener(move |_: &u64, value: u64| expires.lock().unwrap().push(value))
+            .expiry_listener(move |_: &u64, value: u64| expires(value))
             .build()
             .unwrap();
         let mut all = on_threads(THREADS, |thread| {
@@ -361,7 +361,7 @@ mod by_key {
         })
         .concat();
         all.extend(map.shutdown().into_iter().map(|entry| entry.into_value()));
-        all.append(&mut left.lock().unwrap());
+        all.append(&mut left.take());
         each_once(all, THREADS * EACH);
     }
 

@@ -1,5 +1,6 @@
 //! Deadlines that travel with entries: `Ref`s, and maps that are saved and loaded again.
 
+use crate::rig;
 use crate::support::SECOND;
 use expiry::expiring_map::Saved;
 use expiry::{ExpiringMap, Lifetime, LifetimeError, Lifetimes, ManualClock, StoreError};
@@ -8,9 +9,7 @@ use std::time::Duration;
 type Map = ExpiringMap<u64, u64>;
 
 fn map() -> (Map, ManualClock) {
-    let clock = ManualClock::new();
-    let builder = ExpiringMap::builder().interval(SECOND).clock(clock.clone());
-    (builder.time_to_live(10 * SECOND).build_manual().unwrap(), clock)
+    rig::map(|map| map.time_to_live(10 * SECOND))
 }
 
 /// With a time to live, for ever, and with a time to idle beside each of the two.

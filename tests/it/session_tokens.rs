@@ -1,13 +1,13 @@
 //! Tokens of sessions: each comes back once, by value, however its session ends.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{each_once, on_threads, MS};
+use crate::support::{each_once, on_threads, Told, MS};
 use expiry::{
     ManualClock, NewSession, Session, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked, WhenFull,
 };
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 fn manual<T: Send + 'static>(clock: &ManualClock) -> SessionTrackerBuilder<T> {
@@ -178,18 +178,15 @@ fn a_refused_session_returns_its_token() {
 
 #[test]
 fn the_listener_and_the_channel_get_tokens() {
-    let (clock, census, told) =
-        (ManualClock::new(), Census::new(), Arc::<Mutex<Vec<_>>>::default());
-    let into = told.clone();
-    let listener = move |gone| into.lock().unwrap().push(gone);
-    let heard = manual(&clock).expiry_listener(listener).build_manual().unwrap();
+    let (clock, census, told) = (ManualClock::new(), Census::new(), Told::default());
+    let heard = manual(&clock).expiry_listener(told.handler()).build_manual().unwrap();
     let (sent, expired) = manual(&clock).build_manual_with_channel(8, WhenFull::Wait).unwrap();
     for (sessions, number) in [(&heard, 1), (&sent, 2)] {
         sessions.create(10 * MS, NewSession::from(42).token(Counted::of(&census, number))).unwrap();
     }
     clock.advance(12 * MS);
     assert!(heard.poll().is_empty() && sent.poll().is_empty());
-    assert_eq!(numbers(told.lock().unwrap().drain(..).collect()), [1]);
+    assert_eq!(numbers(told.take()), [1]);
     assert_eq!(numbers(expired.try_next().into_iter().collect()), [2]);
     assert_eq!(census.left(), 0);
 }
@@ -244,14 +241,12 @@ fn a_token_whose_drop_panics_loses_nothing() {
 /// A token need not be shared between threads.
 #[test]
 fn each_token_comes_back_once_among_threads() {
-    let told = Arc::<Mutex<Vec<u64>>>::default();
-    let into = told.clone();
+    let told = Told::default();
+    let tell = told.handler();
     let sessions = SessionTracker::builder()
         .with_tokens()
         .interval(MS)
-        .expiry_listener(move |gone: SessionInfo<Cell<u128>>| {
-            into.lock().unwrap().push(gone.token.get() as u64);
-        })
+        .expiry_listener(move |gone: SessionInfo<Cell<u128>>| tell(gone.token.get() as u64))
         .build()
         .unwrap();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
@@ -277,6 +272,6 @@ fn each_token_comes_back_once_among_threads() {
     })
     .concat();
     came_back.extend(sessions.shutdown().into_iter().map(|session| session.token.get() as u64));
-    came_back.append(&mut told.lock().unwrap());
+    came_back.append(&mut told.take());
     each_once(came_back, 3 * rounds);
 }

@@ -2,13 +2,13 @@
 //! a leader collects, is asserted by the histories of `oracle.rs`, and on threads by `stress
 //! histories`.
 
-use crate::support::{wait_for, MS, SECOND};
+use crate::support::{wait_for, Told, MS, SECOND};
 use expiry::{
     BuildError, ManualClock, NewSession, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 /// A tracker that is polled, with intervals of a second and ids from 1 on.
@@ -186,18 +186,18 @@ fn reaped(handler: impl Fn(SessionInfo) + Send + Sync + 'static) -> SessionTrack
 /// F2: each panic of a handler is counted; every session is delivered all the same, once.
 #[test]
 fn a_panicking_handler_strands_nothing() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let into = told.clone();
+    let told = Told::default();
+    let tell = told.handler();
     let sessions = reaped(move |session| {
-        into.lock().unwrap().push(session.id);
+        tell(session.id);
         std::panic::resume_unwind(Box::new("a handler's panic, which is part of this test"));
     });
     let millis = Duration::from_millis;
     let mut all: Vec<_> =
         (1..200).map(|n| sessions.create(millis(n % 7), n).unwrap().id()).collect();
-    wait_for("all to expire", || told.lock().unwrap().len() >= all.len());
+    wait_for("all to expire", || told.len() >= all.len());
     wait_for("the panics", || sessions.metrics().listener_panics == all.len() as u64);
-    let mut told = told.lock().unwrap().clone();
+    let mut told = told.take();
     told.sort_unstable();
     all.sort_unstable();
     assert_eq!(told, all);

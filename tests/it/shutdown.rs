@@ -1,7 +1,7 @@
 //! Shutting down without blocking a thread: by wakers that count, and under tokio.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{self, Task, HOUR, MS, SECOND};
+use crate::support::{self, each_once, Task, Told, HOUR, MS, SECOND};
 use expiry::timeouts::TimerError;
 use expiry::{
     edge, AckError, AckTracker, ExpiringMap, ExpiryQueue, ManualClock, Outcome, Reason,
@@ -18,15 +18,13 @@ fn block_on<F: Future>(future: F) -> F::Output {
     Task::new().block_on(future)
 }
 
-type Told<T> = Arc<Mutex<Vec<T>>>;
-
 /// A tracker whose handler notes what it gets, and checks that the reaper calls it.
 fn tracker() -> (AckTracker, Told<(u64, Reason)>) {
     let told = Told::default();
-    let into = told.clone();
+    let tell = told.handler();
     let note = move |outcome: Outcome| {
         assert_eq!(std::thread::current().name(), Some("expiry-reaper"));
-        into.lock().unwrap().push((outcome.owner, outcome.reason));
+        tell((outcome.owner, outcome.reason));
     };
     let builder = AckTracker::builder().timeouts_off().on_outcome(note);
     (builder.build().unwrap(), told)
@@ -39,7 +37,7 @@ fn a_cancelled_tracker_tells_on_the_reapers_thread() {
     let ended = tracker.shutdown_async(ShutdownMode::Cancel);
     assert_eq!(tracker.issue(edge(), 2), Err(AckError::Closed));
     assert!(block_on(ended).is_empty());
-    assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
+    assert_eq!(told.take(), [(1, Reason::Cancelled)]);
     assert!(tracker.is_empty());
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(tracker.shutdown(ShutdownMode::Return).is_empty());
@@ -71,7 +69,7 @@ fn what_a_limit_cuts_short_is_cancelled() {
     tracker.issue(edge(), 1).unwrap();
     let drained = tracker.shutdown_async(ShutdownMode::Drain(2 * MS));
     assert!(block_on(drained).is_empty());
-    assert_eq!(*told.lock().unwrap(), [(1, Reason::Cancelled)]);
+    assert_eq!(told.take(), [(1, Reason::Cancelled)]);
 }
 
 #[test]
@@ -83,7 +81,7 @@ fn another_fate_ends_the_draining() {
     assert!(task.poll(&mut drained).is_pending());
     assert!(block_on(tracker.shutdown_async(ShutdownMode::Cancel)).is_empty());
     assert!(task.poll(&mut drained).is_ready());
-    assert_eq!(told.lock().unwrap().len(), 1);
+    assert_eq!(told.len(), 1);
 }
 
 /// The executor's thread goes on while the reaper is held up in a handler, and the future is woken
@@ -110,7 +108,11 @@ fn a_slow_handler_blocks_no_executor() {
 #[test]
 fn both_kinds_of_shutdown_get_along() {
     for _ in 0..50 {
-        let (tracker, told) = tracker_of_any_thread();
+        let told = Told::default();
+        let tell = told.handler();
+        let builder = AckTracker::builder().timeouts_off();
+        let tracker =
+            builder.on_outcome(move |outcome: Outcome| tell(outcome.owner)).build().unwrap();
         for owner in 0..20 {
             tracker.issue(edge(), owner).unwrap();
         }
@@ -118,18 +120,8 @@ fn both_kinds_of_shutdown_get_along() {
             scope.spawn(|| block_on(tracker.shutdown_async(ShutdownMode::Cancel)));
             tracker.shutdown(ShutdownMode::Cancel);
         });
-        let mut told = told.lock().unwrap();
-        told.sort_unstable();
-        assert!(told.iter().copied().eq(0..20));
+        each_once(told.take(), 20);
     }
-}
-
-fn tracker_of_any_thread() -> (AckTracker, Told<u64>) {
-    let told = Told::default();
-    let into = told.clone();
-    let note = move |outcome: Outcome| into.lock().unwrap().push(outcome.owner);
-    let builder = AckTracker::builder().timeouts_off().on_outcome(note);
-    (builder.build().unwrap(), told)
 }
 
 #[test]

@@ -2,11 +2,11 @@
 //! everything, and a poll finds another one at its shard. Races for the outcomes of roots are in
 //! `stress ack` and `stress histories`.
 
-use crate::support::{on_threads, wait_for, GENEROUS, HOUR, MS, SECOND};
+use crate::support::{on_threads, wait_for, Told, GENEROUS, HOUR, MS, SECOND};
 use expiry::{AckError, AckTracker, ManualClock, Outcome, RootId, ShutdownMode};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{mpsc, Arc, Mutex, OnceLock};
+use std::sync::{mpsc, Arc, OnceLock};
 
 const THREADS: u64 = 4;
 
@@ -87,13 +87,12 @@ fn a_shutdown_in_the_midst_of_everything() {
         .cycle()
         .zip(0..9)
     {
-        let told = Arc::new(Mutex::new(Vec::<Outcome>::new()));
-        let record = told.clone();
+        let told = Told::default();
         let tracker = AckTracker::builder()
             .timeout(if round < 3 { 2 * MS } else { 60 * SECOND })
             .interval(MS)
             .shards(2)
-            .on_outcome(move |outcome: Outcome| record.lock().unwrap().push(outcome))
+            .on_outcome(told.handler())
             .build()
             .unwrap();
         let count = AtomicUsize::new(0);
@@ -110,7 +109,7 @@ fn a_shutdown_in_the_midst_of_everything() {
         drop(tracker);
         let begun: HashSet<_> = begun.into_iter().flatten().map(|(_, root)| root).collect();
         let mut seen = HashSet::new();
-        let told = std::mem::take(&mut *told.lock().unwrap());
+        let told = told.take();
         assert!(fate == ShutdownMode::Return || returned.is_empty());
         for outcome in told.iter().chain(&returned) {
             assert!(seen.insert(outcome.root), "{outcome:?} is the second ({fate:?})");
@@ -140,21 +139,21 @@ fn one_overdue(
 #[test]
 fn who_finds_another_at_a_shard_is_to_come_back() {
     let tracker: Arc<OnceLock<AckTracker>> = Arc::default();
-    let told = Arc::<Mutex<Vec<_>>>::default();
+    let told = Told::default();
     let handler = {
-        let (tracker, told) = (Arc::downgrade(&tracker), told.clone());
+        let (tracker, tell) = (Arc::downgrade(&tracker), told.handler());
         move |_: Outcome| {
             let tracker = tracker.upgrade().expect("it is polled");
             let other = std::thread::scope(|scope| {
                 let poll = || tracker.get().expect("it was built").poll(1000);
                 scope.spawn(poll).join().unwrap()
             });
-            told.lock().unwrap().push(other.more);
+            tell(other.more);
         }
     };
     let tracker = one_overdue(&tracker, handler);
     assert!(!tracker.poll(1000).more, "alone");
-    assert_eq!(*told.lock().unwrap(), [true]);
+    assert_eq!(told.take(), [true]);
 }
 
 /// A caller at a shard does not wait for the thread that drives it, though its handler does not

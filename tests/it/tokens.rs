@@ -1,13 +1,13 @@
 //! Tokens of roots: each comes back once, by value, however its root ends.
 
 use crate::drops::census::{Census, Counted};
-use crate::support::{each_once, on_threads, MS};
+use crate::support::{each_once, on_threads, Told, MS};
 use expiry::{
     edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Lifetime, LifetimeError, ManualClock,
     NewSession, Outcome, Reason, RootId, SessionTracker, ShutdownMode, Tuple, WhenFull,
 };
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -22,15 +22,14 @@ fn manual<T: Send + 'static>(clock: &ManualClock) -> AckTrackerBuilder<T> {
 struct Rig {
     tracker: AckTracker<Counted>,
     clock: ManualClock,
-    told: Arc<Mutex<Vec<Outcome<Counted>>>>,
+    told: Told<Outcome<Counted>>,
     census: Arc<Census>,
 }
 
 impl Rig {
     fn new() -> Rig {
-        let (clock, told) = (ManualClock::new(), Arc::<Mutex<Vec<_>>>::default());
-        let into = told.clone();
-        let builder = manual(&clock).on_outcome(move |told| into.lock().unwrap().push(told));
+        let (clock, told) = (ManualClock::new(), Told::default());
+        let builder = manual(&clock).on_outcome(told.handler());
         let tracker = builder.capacity(2).build_manual().unwrap();
         Rig { tracker, clock, told, census: Census::new() }
     }
@@ -50,7 +49,7 @@ impl Rig {
 
     /// The one outcome that was delivered, with its token.
     fn only(&self, id: u64) -> Reason {
-        let mut told = self.told.lock().unwrap();
+        let mut told = self.told.take();
         let outcome = told.pop().unwrap();
         assert!(told.is_empty(), "{told:?}");
         assert_eq!((outcome.token.id(), outcome.owner), (id, 42));
@@ -59,7 +58,7 @@ impl Rig {
 
     /// No token is left anywhere.
     fn is_clear(&self) -> bool {
-        self.told.lock().unwrap().is_empty() && self.census.left() == 0
+        self.told.len() == 0 && self.census.left() == 0
     }
 }
 
@@ -88,7 +87,7 @@ fn every_end_returns_the_token() {
                 let outcome = rig.tracker.fail_undelivered(root).unwrap();
                 assert_eq!((outcome.token.id(), outcome.owner, outcome.reason), (7, 42, FAILED));
                 let late = rig.tracker.fail_undelivered(root).unwrap_err();
-                assert!(late == AckError::NotLive && rig.told.lock().unwrap().is_empty());
+                assert!(late == AckError::NotLive && rig.told.len() == 0);
             }
             chosen => {
                 assert_eq!(rig.tracker.fail(chosen), Ok(Done::Now));
@@ -255,11 +254,11 @@ fn a_batch_takes_a_token_for_each_root() {
 #[test]
 fn tokens_may_be_asked_for_after_anything_else() {
     let census = Census::new();
-    let owners = Arc::<Mutex<Vec<u64>>>::default();
-    let (of_roots, of_sessions) = (owners.clone(), owners.clone());
+    let owners = Told::default();
+    let (of_root, of_session) = (owners.handler(), owners.handler());
     let builder = AckTracker::builder()
         .capacity(1)
-        .on_outcome(move |outcome: Outcome| of_roots.lock().unwrap().push(outcome.owner));
+        .on_outcome(move |outcome: Outcome| of_root(outcome.owner));
     let tracker = builder.with_tokens().build_manual().unwrap();
     tracker.init_with_token(7, 3, 42, Counted::new(&census), DEFAULT).unwrap();
     let refused = tracker.init_with_token(8, 3, 43, Counted::new(&census), DEFAULT);
@@ -270,12 +269,12 @@ fn tokens_may_be_asked_for_after_anything_else() {
     let builder = SessionTracker::builder()
         .interval(MS)
         .clock(clock.clone())
-        .expiry_listener(move |gone| of_sessions.lock().unwrap().push(gone.owner));
+        .expiry_listener(move |gone| of_session(gone.owner));
     let sessions = builder.with_tokens().build_manual().unwrap();
     sessions.create(MS, NewSession::from(44).token(Counted::new(&census))).unwrap();
     clock.advance(3 * MS);
     assert!(sessions.poll().is_empty());
-    assert_eq!((&*owners.lock().unwrap(), census.left()), (&vec![42, 44], 0));
+    assert_eq!((owners.take(), census.left()), (vec![42, 44], 0));
 }
 
 #[test]
@@ -294,15 +293,13 @@ fn a_tuple_carries_a_token() {
 #[test]
 fn each_token_comes_back_once_among_threads() {
     let census = Census::new();
-    let told = Arc::<Mutex<Vec<u64>>>::default();
-    let into = told.clone();
+    let told = Told::default();
+    let tell = told.handler();
     let tracker = AckTracker::builder()
         .with_tokens()
         .timeout(2 * MS)
         .interval(MS)
-        .on_outcome(move |outcome: Outcome<Counted>| {
-            into.lock().unwrap().push(outcome.token.id());
-        })
+        .on_outcome(move |outcome: Outcome<Counted>| tell(outcome.token.id()))
         .build()
         .unwrap();
     let rounds = if cfg!(miri) { 20 } else { 5000 };
@@ -335,7 +332,7 @@ fn each_token_comes_back_once_among_threads() {
     .concat();
     let left = tracker.shutdown(ShutdownMode::Return);
     came_back.extend(left.iter().map(|outcome| outcome.token.id()));
-    came_back.append(&mut told.lock().unwrap());
+    came_back.append(&mut told.take());
     each_once(came_back, 6 * rounds);
     drop((left, tracker));
     assert_eq!(census.left(), 0);

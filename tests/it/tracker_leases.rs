@@ -150,11 +150,11 @@ fn ages_are_right_for_ten_years() {
 fn latencies_are_right_for_ten_years() {
     for (name, builder) in settings() {
         let clock = ManualClock::new();
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = told.clone();
+        let told = Told::default();
+        let tell = told.handler();
         let tracker = builder
             .clock(clock.clone())
-            .on_outcome(move |outcome: Outcome| heard.lock().unwrap().push(outcome.latency))
+            .on_outcome(move |outcome: Outcome| tell(outcome.latency))
             .build_manual()
             .unwrap();
         for time in [SECOND, 4410 * SECOND, 10 * YEAR + Duration::from_nanos(1)] {
@@ -163,8 +163,7 @@ fn latencies_are_right_for_ten_years() {
             clock.advance(time);
             assert_eq!(tracker.ack(issued, 7), Ok(Ack::Completed));
             assert_eq!(tracker.ack(1_u64, 7), Ok(Ack::Completed));
-            let told = std::mem::take(&mut *told.lock().unwrap());
-            assert_eq!(told, [Some(time), Some(time)], "{name}");
+            assert_eq!(told.take(), [Some(time), Some(time)], "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the reaper costs while everything is acked in time, and while there is nothing to do.
+//! What the reaper costs while everything is acked in time, and while nothing is due for an hour.
 
 use super::{count, Options};
 use crate::peers::{finished, TIMEOUT};
@@ -62,19 +62,6 @@ fn keep_full(
     }
 }
 
-/// Waits until the reaper has had no round for a second, but no longer than `patience`.
-fn quiet(tracker: &AckTracker, patience: Duration) {
-    let began = Instant::now();
-    let (mut rounds, mut since) = (0, Instant::now());
-    while began.elapsed() < patience && since.elapsed() <= Duration::from_secs(1) {
-        std::thread::sleep(Duration::from_millis(10));
-        let now = tracker.metrics().reaper_rounds;
-        if now != rounds {
-            (rounds, since) = (now, Instant::now());
-        }
-    }
-}
-
 fn one(figure: f64) -> Spread {
     Spread::of([figure])
 }
@@ -83,7 +70,6 @@ pub fn run(options: &Options, report: &mut Report) {
     for in_flight in options.loads(&[1_000_000]) {
         busy(options, report, in_flight);
     }
-    idle(options, report);
     many(options, report);
     brief(options, report);
 }
@@ -185,30 +171,4 @@ fn busy(options: &Options, report: &mut Report, in_flight: usize) {
         table.loaded(name, "% of a core", one(100.0 * cpu / seconds), &load);
         table.check(name, "% of a core", one(100.0 * cpu / seconds), Target::AtMost(1.0));
     }
-}
-
-fn idle(options: &Options, report: &mut Report) {
-    let watch = Duration::from_secs(5);
-    let title = "wake-ups with nothing live".to_string();
-    let mut table = report.table(title, &format!("rounds of the reaper within {watch:?}"));
-    let tracker = AckTracker::builder().timeout(TIMEOUT).build().expect("valid settings");
-    let over = |time| {
-        let ([_, rounds, sleeps], ()) = used(&tracker, || std::thread::sleep(time));
-        (one(rounds), one(sleeps))
-    };
-    options.say("a fresh tracker");
-    quiet(&tracker, Duration::from_secs(5));
-    let (rounds, sleeps) = over(watch);
-    table.check("a fresh tracker", "rounds", rounds, Target::AtMost(0.0));
-    table.figure("a fresh tracker: by the kernel's account", "sleeps", sleeps);
-    for root in fill(&tracker, 1_000_000) {
-        tracker.ack(root, EDGE).expect("acked in time");
-    }
-    // The driver visits the slot blocks once more, when the entries would have been due.
-    let time = TIMEOUT + Duration::from_secs(3);
-    let load = json!({ "seconds": time.as_secs() });
-    let name = "after 1 M were acked, until they would have been due";
-    table.loaded(name, "rounds", over(time).0, &load);
-    quiet(&tracker, Duration::from_secs(5));
-    table.check("and from then on", "rounds", over(watch).0, Target::AtMost(0.0));
 }

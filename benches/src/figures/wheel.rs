@@ -2,9 +2,7 @@
 
 use super::{count, Options};
 use crate::report::{Report, Spread, Table, Target};
-use crate::timers::{
-    BTree, CompactingHeap, DelayQueue, HashWheel, Heap, NexusWheel, Nothing, Timers, Wheel,
-};
+use crate::timers::{BTree, CompactingHeap, DelayQueue, Heap, NexusWheel, Nothing, Timers, Wheel};
 use crate::wheel::{self, Course, Due, Lives, Load, Op, HOUR};
 
 struct Contestant {
@@ -13,7 +11,6 @@ struct Contestant {
     asked: bool,
     operations: fn(&Load) -> Course,
     lives: fn(&Lives) -> f64,
-    pairs: fn() -> [f64; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +29,6 @@ fn contestant<T: Timers>(kind: Kind) -> Contestant {
         asked: T::ASKED,
         operations: wheel::operations::<T>,
         lives: wheel::lives::<T>,
-        pairs: wheel::pairs::<T>,
     }
 }
 
@@ -40,7 +36,6 @@ fn contestants(options: &Options) -> Vec<Contestant> {
     let mut all = vec![
         contestant::<Wheel>(Kind::Ours),
         contestant::<DelayQueue>(Kind::Crate),
-        contestant::<HashWheel>(Kind::Crate),
         contestant::<NexusWheel>(Kind::Crate),
         contestant::<Heap>(Kind::Collection),
         contestant::<CompactingHeap>(Kind::Collection),
@@ -106,25 +101,6 @@ pub fn run(options: &Options, report: &mut Report) {
             operations(options, report, &all, &Load::new(entries, due));
         }
         lives(options, report, &all, &Lives::new(entries));
-    }
-    pairs(options, report, &all);
-}
-
-/// After the load that `nexus-timer` publishes figures of.
-fn pairs(options: &Options, report: &mut Report, all: &[Contestant]) {
-    let mut table = report.table(
-        "timers, 100 K pending".into(),
-        &format!("100 K timers pending, {} rounds of 1 M timers; ns per timer", options.rounds),
-    );
-    let run = |one: &Contestant| (one.pairs)();
-    let pairs = options.in_turn(options.rounds, all, |one| one.name.to_string(), run);
-    for (at, name) in ["schedule and cancel", "schedule and fire, 100 in a step"].iter().enumerate()
-    {
-        let of = |pairs: &Vec<[f64; 2]>| pairs.iter().map(|pair| pair[at]).collect();
-        let part = Part { unit: "ns", all, rounds: pairs.iter().map(of).collect() };
-        table.part(name);
-        part.print(&mut table);
-        part.judge(&mut table, |_| false, None);
     }
 }
 

@@ -6,13 +6,11 @@
 //! same times.
 
 mod delay_queue;
-mod hash_wheel;
 mod heap;
 mod nexus;
 mod plain;
 
 pub use delay_queue::{paused, DelayQueue};
-pub use hash_wheel::HashWheel;
 pub use heap::{CompactingHeap, Heap};
 pub use nexus::NexusWheel;
 pub use plain::{BTree, Nothing, Wheel};

@@ -54,7 +54,6 @@ fn everybody_fires_the_same_at_the_same_times() {
     assert_eq!(story::<Wheel>(), expected);
     assert_eq!(story::<Heap>(), expected);
     assert_eq!(story::<CompactingHeap>(), expected);
-    assert_eq!(story::<HashWheel>(), expected);
     assert_eq!(story::<DelayQueue>(), expected);
     assert_eq!(story::<NexusWheel>(), expected);
 }

@@ -4,10 +4,9 @@
 //! cargo run --release -p expiry-nats --features brokers --example figures
 //! ```
 //!
-//! Then idempotency keys are claimed and answered, on one broker and on three. A front-end begins
-//! sessions at one owner, touches them, and ends them; `figures sessions N` does only that, with N
-//! sessions. Then 200 workers share 256 partitions, and half of them die. `figures peers [N]` only
-//! compares keep-alives with those of etcd and ZooKeeper, as `peers.rs` says.
+//! Then a front-end begins sessions at one owner, touches them, and ends them; `figures sessions N`
+//! does only that, with N sessions. `figures peers [N]` only compares keep-alives with those of etcd
+//! and ZooKeeper, as `peers.rs` says.
 //!
 //! Each round publishes messages of 128 bytes and of 8 KiB to a replicated file stream, and reads
 //! and acks them: by the bare client, and by a topology of one spout and one bolt. Prints the
@@ -19,12 +18,10 @@ use async_nats::jetstream::consumer::{pull, AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Config;
 use async_nats::HeaderMap;
 use expiry_nats::brokers::Brokers;
-use expiry_nats::{Change, Claim, Incoming, Nats, Options, Outgoing, Partitions, SourceOptions};
+use expiry_nats::{Incoming, Nats, Options, Outgoing, SourceOptions};
 use expiry_topology::{Next, Spout, SpoutCollector, TopologyBuilder};
 use futures_util::{stream, StreamExt};
-use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -149,100 +146,6 @@ async fn spout(nats: &Nats, count: u64) -> Result<f64> {
     Ok(count as f64 / took)
 }
 
-/// Claims keys, answers them, and claims them again. Returns how many of each in a second.
-async fn claims(nats: &Nats, replicas: usize, round: usize) -> Result<[f64; 3]> {
-    const COUNT: usize = 20_000;
-    let once = nats.once("figures").replicas(replicas).open().await?;
-    let claim = |n: usize| {
-        let once = &once;
-        async move { once.claim(format!("{round}-{n}")).await.expect("the brokers answer") }
-    };
-    let rate = |began: Instant| COUNT as f64 / began.elapsed().as_secs_f64();
-    let began = Instant::now();
-    let firsts = stream::iter(0..COUNT).map(claim).buffer_unordered(WINDOW);
-    let firsts: Vec<Claim> = firsts.collect().await;
-    let claimed = rate(began);
-    let began = Instant::now();
-    let answer = |first| async move {
-        let Claim::First(mut guard) = first else { panic!("the key is new: {first:?}") };
-        guard.done("an answer").await.expect("it is in time");
-    };
-    stream::iter(firsts).for_each_concurrent(WINDOW, answer).await;
-    let answered = rate(began);
-    let began = Instant::now();
-    let again = stream::iter(0..COUNT).map(claim).buffer_unordered(WINDOW);
-    again.for_each(async |found| assert!(matches!(found, Claim::Done(_)))).await;
-    Ok([claimed, answered, rate(began)])
-}
-
-async fn once(brokers: &Brokers) -> Result<()> {
-    let replicas = brokers.servers().len();
-    let nats = Nats::connect(Options::new("figures", "a").servers(brokers.servers())).await?;
-    let mut rates: [Vec<f64>; 3] = Default::default();
-    for round in 0..ROUNDS {
-        let found = claims(&nats, replicas, round).await?;
-        rates.iter_mut().zip(found).for_each(|(rates, rate)| rates.push(rate));
-    }
-    let [first, done, again] = rates.each_mut().map(|rates| median(rates));
-    println!("{replicas} brokers: {first:.0} claims/s, {done:.0} answers/s, {again:.0} repeats/s");
-    Ok(())
-}
-
-/// A worker of the set, and how many partitions it was given and has lost.
-async fn owner(mut partitions: Partitions, held: Arc<AtomicI64>) {
-    let mut own = HashSet::new();
-    loop {
-        let change = tokio::time::timeout(Duration::from_millis(200), partitions.next()).await;
-        match change.unwrap_or(None) {
-            Some(Change::Gained(one)) => drop(own.insert(one.partition())),
-            Some(Change::Losing(partition)) => {
-                own.remove(&partition);
-                partitions.release(partition);
-            }
-            Some(Change::Lost(partition, _)) => drop(own.remove(&partition)),
-            _ => {}
-        }
-        let swaps = partitions.stats();
-        held.store(
-            (own.len() as i64) << 32 | (swaps.beats + swaps.claims) as i64,
-            Ordering::Relaxed,
-        );
-    }
-}
-
-/// 200 workers of one process, each with its connection. Half of them die at once.
-async fn owners(brokers: &Brokers) -> Result<()> {
-    const COUNT: i64 = 256;
-    let mut workers = Vec::new();
-    for n in 0..200 {
-        let options = Options::new("figures", &format!("w{n}")).servers(brokers.servers());
-        let nats = Nats::connect(options).await?;
-        let partitions = nats.partitions("owners", COUNT as u32).join().await?;
-        let held = Arc::new(AtomicI64::new(0));
-        workers.push((tokio::spawn(owner(partitions, held.clone())), held));
-    }
-    let sum = |workers: &[(_, Arc<AtomicI64>)]| {
-        let all = workers.iter().map(|(_, held)| held.load(Ordering::Relaxed));
-        all.fold((0, 0), |sum, one| (sum.0 + (one >> 32), sum.1 + (one & 0xffff_ffff)))
-    };
-    let until = async |workers: &[(_, Arc<AtomicI64>)]| {
-        let began = Instant::now();
-        while sum(workers).0 != COUNT {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        began.elapsed().as_secs_f64()
-    };
-    until(&workers).await;
-    // After this time every worker has what the last ones to join were to have.
-    tokio::time::sleep(Duration::from_secs(20)).await;
-    workers.drain(..100).for_each(|(task, _)| task.abort());
-    let before = sum(&workers).1;
-    let took = until(&workers).await;
-    let swaps = (sum(&workers).1 - before) as f64 / took;
-    println!("100 of 200 owners die: one owner each after {took:.1} s, {swaps:.0} swaps/s");
-    Ok(())
-}
-
 /// One process owns the only partition, and another one is the front-end of all sessions.
 async fn sessions(brokers: &Brokers, count: usize) -> Result<()> {
     let mut nats = Vec::new();
@@ -320,8 +223,5 @@ async fn main() -> Result<()> {
         println!("{size} B: publish {publish:.0}/s, sink {sink:.0}/s: {:.2}", sink / publish);
         println!("{size} B: pull {pull:.0}/s, spout {spout:.0}/s: {:.2}", spout / pull);
     }
-    once(&brokers).await?;
-    once(&tokio::task::spawn_blocking(|| Brokers::start(1)).await??).await?;
-    sessions(&brokers, 1_000_000).await?;
-    owners(&brokers).await
+    sessions(&brokers, 1_000_000).await
 }

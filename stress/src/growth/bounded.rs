@@ -93,7 +93,7 @@ impl Run<'_> {
                 mine.take_while(|_| !interrupt::asked()).filter(is_in).collect()
             })
         };
-        self.crowd(live, (0..self.threads).map(work).collect(), None)
+        self.crowd(live, (0..self.threads).map(work).collect())
     }
 
     /// Whether an entry gets in. The engine may refuse it only if there may have been as many

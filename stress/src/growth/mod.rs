@@ -12,7 +12,6 @@ use crate::checks::{Check, Checks};
 use crate::crowd::{crowd, part, Work};
 use crate::error::Error;
 use crate::interrupt;
-use crate::latency::{Percentiles, Recorder, Times};
 use crate::live::{Gauge, Live};
 use crate::options::{threads, Growth};
 use crate::report::Report;
@@ -53,13 +52,13 @@ const AGAIN: u64 = 16;
 const STAYS: u64 = 15;
 
 /// A kind that grows: the most bytes that an entry may take, its key and value included, and the
-/// names of the latencies of inserts and look-ups, and of the bytes an entry took.
-type Named = (Kind, u64, [&'static str; 2], &'static str);
+/// name of the bytes an entry took.
+type Named = (Kind, u64, &'static str);
 
 const KINDS: [Named; 3] = [
-    (Kind::Issued, 48, ["insert_issued", "look_issued"], "bytes_an_issued_root"),
-    (Kind::Chosen, 88, ["insert_chosen", "look_chosen"], "bytes_a_chosen_root"),
-    (Kind::Map, 120, ["insert_map", "look_map"], "bytes_an_entry_of_the_map"),
+    (Kind::Issued, 48, "bytes_an_issued_root"),
+    (Kind::Chosen, 88, "bytes_a_chosen_root"),
+    (Kind::Map, 120, "bytes_an_entry_of_the_map"),
 ];
 
 /// A run of one kind.
@@ -79,8 +78,7 @@ struct Run<'a> {
 struct Row {
     inserted: u64,
     looks: u64,
-    /// Latencies of inserts and of look-ups, and bytes an entry. None where the engine is bounded.
-    latency: Vec<Percentiles>,
+    /// Bytes an entry. None where the engine is bounded.
     memory: Option<f64>,
 }
 
@@ -102,18 +100,12 @@ impl Run<'_> {
     }
 
     /// Runs all threads, and displays progress.
-    fn crowd<T: Send>(
-        &self,
-        live: &mut Live,
-        works: Vec<Work<'_, T>>,
-        mut times: Option<&mut Times>,
-    ) -> Vec<T> {
+    fn crowd<T: Send>(&self, live: &mut Live, works: Vec<Work<'_, T>>) -> Vec<T> {
         crowd(works, live, |live| {
             let done = self.operations.load(Relaxed);
             live.show(done, || Gauge {
                 done,
                 live: self.subject.len() as u64,
-                latency: times.as_mut().map(|times| times.since()),
                 violations: self.checks.violations(),
                 text: format!("{} entries", self.subject.len()),
                 ..Gauge::default()
@@ -137,7 +129,7 @@ impl Run<'_> {
                 });
             })
         };
-        self.crowd(live, own.map(work).collect(), None);
+        self.crowd(live, own.map(work).collect());
     }
 
     /// Each of these entries is there.
@@ -150,26 +142,23 @@ impl Run<'_> {
     /// Grows the kind, and lets it shrink.
     fn grow(&self, live: &mut Live) -> Row {
         let entries = u64::from(self.options.entries);
-        let (mut inserts, mut looks) = (Times::new(), Times::new());
         let done: Vec<_> = (0..self.threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
         let done = &done;
-        let writers: Vec<_> = (0..self.threads).map(|_| inserts.recorder()).collect();
-        let readers: Vec<_> = (0..self.options.readers).map(|_| looks.recorder()).collect();
         trim();
         let before = resident();
         let busy = &AtomicUsize::new(self.threads);
         let mut works: Vec<Work<'_, u64>> = Vec::new();
-        for (thread, recorder) in writers.into_iter().enumerate() {
+        for (thread, done) in done.iter().enumerate() {
             works.push(Box::new(move || {
-                self.write(self.stretch(thread, entries), &done[thread], recorder);
+                self.write(self.stretch(thread, entries), done);
                 busy.fetch_sub(1, AcqRel);
                 0
             }));
         }
-        for (number, recorder) in readers.into_iter().enumerate() {
-            works.push(Box::new(move || self.read(done, busy, (number, recorder))));
+        for number in 0..self.options.readers {
+            works.push(Box::new(move || self.read(done, busy, number.into())));
         }
-        let looked = self.crowd(live, works, Some(&mut inserts)).iter().sum();
+        let looked = self.crowd(live, works).iter().sum();
         let full = resident();
         let inserted = done.iter().map(|done| done.load(Acquire)).sum();
         let own = || {
@@ -186,23 +175,16 @@ impl Run<'_> {
         self.given_back(live, before, gained);
         self.fits(inserted, gained);
         #[allow(clippy::cast_precision_loss)] // for the eye
-        Row {
-            inserted,
-            looks: looked,
-            latency: vec![inserts.percentiles(), looks.percentiles()],
-            memory: Some(gained as f64 / inserted.max(1) as f64),
-        }
+        Row { inserted, looks: looked, memory: Some(gained as f64 / inserted.max(1) as f64) }
     }
 
     /// Inserts a thread's numbers, and announces each of them after its insert.
-    fn write(&self, numbers: Range<u64>, done: &AtomicU64, mut recorder: Recorder) {
+    fn write(&self, numbers: Range<u64>, done: &AtomicU64) {
         for entry in numbers {
             if interrupt::asked() {
                 break;
             }
-            let began = Instant::now();
             let put = self.subject.put(entry, LONG);
-            recorder.record(began.elapsed());
             self.expect("no_surprises", put.is_ok(), || {
                 format!("entry {entry} was refused: {put:?}")
             });
@@ -213,13 +195,8 @@ impl Run<'_> {
     }
 
     /// Looks for announced entries, until all are announced. Returns how often it has looked.
-    fn read(
-        &self,
-        done: &[CachePadded<AtomicU64>],
-        busy: &AtomicUsize,
-        (number, mut recorder): (usize, Recorder),
-    ) -> u64 {
-        let seed = self.options.seed.wrapping_mul(64) + number as u64;
+    fn read(&self, done: &[CachePadded<AtomicU64>], busy: &AtomicUsize, number: u64) -> u64 {
+        let seed = self.options.seed.wrapping_mul(64) + number;
         let (mut rng, mut looks) = (SmallRng::seed_from_u64(seed), 0);
         while busy.load(Acquire) > 0 {
             let thread = rng.random_range(0..done.len());
@@ -232,9 +209,7 @@ impl Run<'_> {
             let back = if looks % 2 == 0 { there.min(1000) } else { there };
             let first = self.stretch(thread, self.options.entries.into()).start;
             let entry = first + there - 1 - rng.random_range(0..back);
-            let began = Instant::now();
             let found = self.subject.is_there(entry);
-            recorder.record(began.elapsed());
             self.expect("readers_see_all", found, || {
                 format!("entry {entry} was in, and was not found")
             });
@@ -317,7 +292,7 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
     let mut live = Live::new("growth", None);
     let mut rows = Vec::new();
     let is_asked = |named: &&Named| options.on.is_empty() || options.on.contains(&named.0);
-    for &(kind, bytes, latency, memory) in KINDS.iter().filter(is_asked) {
+    for &(kind, bytes, memory) in KINDS.iter().filter(is_asked) {
         if interrupt::asked() {
             break;
         }
@@ -342,18 +317,17 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
             operations: &operations,
         };
         let row = if options.bounded { run.bound(&mut live) } else { run.grow(&mut live) };
-        rows.push((latency, memory, row));
+        rows.push((memory, row));
     }
     let took = began.elapsed();
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(|(.., row)| of(row)).sum::<u64>();
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>();
     let operations = ("operations", operations.into_inner());
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
     report.counts.extend([("threads", threads as u64), ("inserted", sum(|row| row.inserted))]);
     if !options.bounded {
         report.counts.insert("looked_up_meanwhile", sum(|row| row.looks));
     }
-    for (latency, memory, row) in rows {
-        report.latency.extend(latency.into_iter().zip(row.latency));
+    for (memory, row) in rows {
         report.figures.extend(row.memory.map(|bytes| (memory, bytes)));
     }
     Ok(report)

@@ -82,9 +82,6 @@ fn a_backend_that_fails_behind_a_map() {
 fn growth_of_all_kinds_and_back() {
     let report = run("growth --entries 20000 --threads 3 --readers 2");
     assert_eq!(count(&report, "inserted"), 60_000);
-    for kind in ["insert_issued", "insert_chosen", "insert_map"] {
-        assert_eq!(report["latency"][kind]["count"], 20_000, "{kind}");
-    }
 }
 
 #[test]

@@ -5,14 +5,14 @@
 
 pub mod clocks;
 
-use expiry::RootId;
-use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, Reason, RemovalCause};
+use expiry::{AckTracker, AckTrackerBuilder, Lifetime, ManualClock, Outcome, RemovalCause};
 use futures_core::Stream;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::pin::{pin, Pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -66,14 +66,6 @@ impl Told {
         let told = self.take();
         assert_eq!(told.len(), 1, "{told:?}");
         told[0]
-    }
-
-    /// Roots and reasons, in order of roots.
-    pub fn reasons(&self) -> Vec<(RootId, Reason)> {
-        let mut told: Vec<_> =
-            self.take().iter().map(|outcome| (outcome.root, outcome.reason)).collect();
-        told.sort_by_key(|&(root, _)| root);
-        told
     }
 }
 
@@ -266,6 +258,20 @@ pub fn let_pass(time: Duration) {
         AckTracker::builder().timeout(time).build_with_channel(1, expiry::WhenFull::Wait).unwrap();
     tracker.issue(1, 0).unwrap();
     assert!(outcomes.next_within(GENEROUS).unwrap().is_timed_out());
+}
+
+/// Runs `test` on a thread of its own, and fails if that hangs. A test that hangs leaks its thread.
+pub fn within(test: impl FnOnce() + Send + 'static) {
+    let (sender, done) = channel();
+    let thread = std::thread::spawn(move || {
+        test();
+        let _ = sender.send(());
+    });
+    match done.recv_timeout(2 * GENEROUS) {
+        Err(RecvTimeoutError::Timeout) => panic!("the test hangs"),
+        // Its panic, if it had one.
+        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+    }
 }
 
 /// A small generator, so that a failure can be repeated.

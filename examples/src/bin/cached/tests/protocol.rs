@@ -50,22 +50,7 @@ fn inline_words_are_unquoted() {
 }
 
 #[test]
-fn malformed_frames_are_errors() {
-    for (stream, wanted) in [
-        ("*x\r\n", "invalid multibulk length"),
-        ("*\r\n", "invalid multibulk length"),
-        ("*+1\r\n", "invalid multibulk length"),
-        ("*1048577\r\n", "invalid multibulk length"),
-        ("*99999999999999999999\r\n", "invalid multibulk length"),
-        ("*1\r\n:1\r\n", "expected '$', got ':'"),
-        ("*1\r\n$-1\r\n", "invalid bulk length"),
-        ("*1\r\n$01\r\n", "invalid bulk length"),
-        ("*1\r\n$536870913\r\n", "invalid bulk length"),
-        ("*1\r\n$18446744073709551615\r\n", "invalid bulk length"),
-        ("*1\r\n$1\r\nab\r\n", "expected CRLF after a bulk"),
-    ] {
-        assert_eq!(error(stream.as_bytes()), wanted, "{stream}");
-    }
+fn lines_without_end_are_errors() {
     let long = "x".repeat(MAX_LINE + 1);
     assert_eq!(error(long.as_bytes()), "too big inline request");
     assert_eq!(error(format!("*{long}").as_bytes()), "too big mbulk count string");
