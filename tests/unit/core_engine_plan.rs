@@ -16,7 +16,7 @@ fn a_plan_says_what_is_due_and_what_comes_next() {
         deadlines[7] = now + 4;
         deadlines[9] = now + (1 << 35);
         assert_eq!(plans.make(300, now, &deadlines), now + 1);
-        let plan = plans.get(300, now).unwrap();
+        let mut plan = plans.get(300, now).unwrap();
         assert!(slots(plan.due(now)).is_empty());
         assert_eq!(plan.earliest(), now + 1);
         assert_eq!(slots(plan.due(now + 5)), [3, 7]);
@@ -53,7 +53,7 @@ fn notes_come_up_in_order() {
     plans.make(1, now, &deadlines);
     let mut last = now;
     loop {
-        let plan = plans.get(1, last).unwrap();
+        let mut plan = plans.get(1, last).unwrap();
         let next = plan.earliest();
         if next == NEVER {
             break;
@@ -85,6 +85,9 @@ fn each_chunk_has_plans_of_its_own() {
     assert_eq!(blocks.map(&mut first), [Some(10), None, Some(12)]);
     plans.let_go(2);
     assert_eq!(plans.0.len(), 1);
+    // With the first one that is made later, the plans of its chunk go that are too old.
+    plans.make(4, FAR, &deadlines.map(|due| due.saturating_add(FAR)));
+    assert!(plans.get(3, FAR).is_none() && plans.get(4, FAR).is_some());
 }
 
 #[test]

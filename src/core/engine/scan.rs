@@ -170,7 +170,7 @@ impl<P: Payload, C> Engine<P, C> {
             due.deadlines[at] = self.end_if_due((first, next), at, slot, instant, work, frontend);
         }
         let earliest = match driver.plans.get(local, now).filter(|_| planned) {
-            Some(plan) => {
+            Some(mut plan) => {
                 for at in bits(candidates).map(|at| at as usize) {
                     plan.note(at, now, due.deadlines[at]);
                 }
