@@ -126,6 +126,7 @@ impl<T: 'static> Trees<T> {
                 for ((at, (&(_, xor, owner), &key)), token) in items.zip(&mut tokens) {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
                     // handler, may take its time.
+                    let key = (key, key.index.likely(key.hash));
                     let done = self.init_key((mine, index), key, (xor, owner), token, timeout);
                     each(group * GROUP + at, done);
                 }

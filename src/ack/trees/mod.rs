@@ -69,7 +69,7 @@ use crate::error::BuildError;
 use crate::kit::lifecycle::Leftovers;
 use crate::kit::panics::Panics;
 use crate::kit::target::Target;
-use crate::time::Lifetime;
+use crate::time::{Lifetime, LifetimeError};
 use std::sync::atomic::AtomicU64;
 
 /// One shard's part of a thread's counters. Its size is a power of two: an address is a shift.
@@ -168,12 +168,22 @@ impl<T: 'static> Trees<T> {
     /// a place.
     #[inline(always)]
     fn times(&self, mine: &Mine, timeout: Lifetime) -> Result<Times, AckError> {
-        let (deadlines, default) = (&self.engine.deadlines, self.settings.timeout);
-        let (deadline, now) = self
-            .engine
-            .catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))?;
+        let default = self.settings.timeout;
+        let (deadline, now) =
+            match self.engine.deadlines.deadline(&mine.deadlines, timeout, default) {
+                Ok(times) => times,
+                Err(_) => self.times_anew(mine, timeout)?,
+            };
         let idle = self.settings.idle_timeout.map_or(deadline, |idle| self.idle_by(mine, idle));
         Ok(Times { deadline, now, idle })
+    }
+
+    /// The deadline of a root that begins when the driver has caught up, and the clock reading.
+    #[cold]
+    #[inline(never)]
+    fn times_anew(&self, mine: &Mine, timeout: Lifetime) -> Result<(u64, u64), LifetimeError> {
+        let (deadlines, default) = (&self.engine.deadlines, self.settings.timeout);
+        self.engine.catching_up(self, || deadlines.deadline(&mine.deadlines, timeout, default))
     }
 
     /// Refuses a timeout that a renewal cannot have, whether or not there is such a root.

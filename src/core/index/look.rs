@@ -216,6 +216,17 @@ impl<'i> Likely<'i> {
         }
     }
 
+    /// Publishes a slot there, or in a younger table, if no word of the hash is there and the home
+    /// is not crowded. Otherwise false, and nothing has changed.
+    #[inline(always)]
+    pub(crate) fn publish(self, pin: &Pin, slot: u32) -> bool {
+        match self.glance(pin) {
+            Glance::There(_) => false,
+            Glance::Absent(open) => open.publish(slot),
+            Glance::Unclear => self.index.insert_simply(pin, self.hash, slot),
+        }
+    }
+
     /// What this home of a listed table shows. `None` if it has no word of the hash, and is closed.
     #[inline(always)]
     fn glance_here(self) -> Option<Glance<Sighting<'i>, Open<'i>>> {

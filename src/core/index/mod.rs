@@ -221,7 +221,7 @@ impl Index {
 
     /// The simple [`insert`](Self::insert): nothing in the first open home has this hash, and it is
     /// not crowded. Otherwise false, and nothing has changed.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn insert_simply(&self, pin: &Pin, hash: u32, slot: u32) -> bool {
         match self.glance_pinned(pin, hash) {
             Glance::Absent(open) => open.publish(slot),

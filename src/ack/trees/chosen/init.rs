@@ -6,7 +6,7 @@ use crate::ack::trees::tree::{occupy, Tree};
 use crate::ack::trees::{Mine, Trees};
 use crate::core::engine::Refused;
 use crate::core::header::Header;
-use crate::core::index::Insert;
+use crate::core::index::{Insert, Likely};
 use crate::core::lease::{Lease, State};
 use crate::core::occupancy::{Occupant, Unnamed};
 use crate::error::TokenError;
@@ -24,9 +24,9 @@ impl<T: 'static> Trees<T> {
     ) -> Result<(), TokenError<T>> {
         let key = self.key(id);
         // The fetch goes on while this thread reads the clock and claims a slot.
-        key.index.prefetch(key.hash);
+        let likely = key.index.likely(key.hash);
         self.engine.with_stripe(|mine, index| {
-            self.init_key((mine, index), key, (xor, owner), token, timeout)
+            self.init_key((mine, index), (key, likely), (xor, owner), token, timeout)
         })
     }
 
@@ -35,7 +35,7 @@ impl<T: 'static> Trees<T> {
     pub(in crate::ack::trees) fn init_key(
         &self,
         who: (&Mine, usize),
-        key: Key<'_>,
+        (key, likely): (Key<'_>, Likely<'_>),
         (xor, owner): (u64, u64),
         token: T,
         timeout: Lifetime,
@@ -45,16 +45,16 @@ impl<T: 'static> Trees<T> {
             Err(error) => return Err(TokenError { error, token }),
         };
         let mut token = Some(token);
-        let new = &New { key, owner, times };
+        let new = New { key, owner, times };
         let mut refused = Refused::OutOfMemory;
         let placed =
-            self.place(who, new, State::Live, |target| target ^ xor, &mut token, &mut refused);
+            self.place(who, &new, State::Live, |target| target ^ xor, &mut token, &mut refused);
         let Some((placed, header, look)) = placed else {
-            return self.init_anywhere(who, *new, xor, token, Err(refused));
+            return self.init_anywhere(who, new, xor, token, Err(refused));
         };
         let id = placed.id;
-        if !key.index.insert_simply(&self.engine.pin(), key.hash, id) {
-            return self.init_anywhere(who, *new, xor, token, Ok(placed));
+        if !likely.publish(&self.engine.pin(), id) {
+            return self.init_anywhere(who, new, xor, token, Ok(placed));
         }
         let live = placed.named();
         step("root published");
@@ -71,7 +71,7 @@ impl<T: 'static> Trees<T> {
     fn init_ended(
         &self,
         mine: &Mine,
-        new: &New<'_>,
+        new: New<'_>,
         xor: u64,
         live: Occupant<'_, Tree<T>>,
     ) -> Result<(), TokenError<T>> {
@@ -120,7 +120,7 @@ impl<T: 'static> Trees<T> {
                 Ok(placed) => match self.enter(mine, &new, placed, token)? {
                     Ok(live) => {
                         mine.frontend.counts[self.engine.shard_of(live.id)].begun.add(1);
-                        return self.init_ended(mine, &new, xor, live).map_err(|refused| {
+                        return self.init_ended(mine, new, xor, live).map_err(|refused| {
                             *token = Some(refused.token);
                             refused.error
                         });
