@@ -450,3 +450,26 @@ model!(w08_shutdown_beside_a_batch, light, || {
     assert_eq!(rig.told().len(), roots.len(), "told of what was never issued");
     assert!(rig.is_empty());
 });
+
+// W5 where a budget runs out. A touch relies on another one of the same slot block, which finds the
+// block taken by a driver, and leaves the notification to that one. The driver's budget runs out
+// before it has set the shard's next expiration. Guards: the driver asks for the rest.
+model!(w05_what_a_budget_leaves_unreported, large, || {
+    let rig = Rig::new();
+    let issue = |owner| rig.issue_for(3, owner, after(1000)).unwrap();
+    let roots = at_once(|| [issue(10), issue(11)]);
+    at_once(|| rig.poll(100));
+    stop_at(|step| ["pushed", "taken"].contains(&step));
+    let a = aside(&rig, move |rig| rig.reset_timeout_for(roots[0], after(1)).unwrap());
+    thread::yield_now();
+    rig.reset_timeout_for(roots[1], after(30)).unwrap();
+    rig.advance(21);
+    rig.poll(3);
+    a.join().unwrap();
+    stop_at(|_| false);
+    rig.pass(0);
+    assert_eq!(rig.outcomes(roots[1]), [], "early");
+    rig.pass(9);
+    assert!(timed_out(&rig.outcomes(roots[0])));
+    assert!(timed_out(&rig.outcomes(roots[1])), "the driver passes it by");
+});

@@ -27,7 +27,8 @@
 //! or a thread is about to push it. The driver raises it only at the end of its round, and only if
 //! no thread has reported a tick since before the driver took the inbox. A reported tick that is
 //! yet to come stays, although the inbox was empty: another thread may be about to push its block
-//! (W10). A poll does not find a block whose push is held up for longer than its deadline.
+//! (W10). A poll does not find a block whose push is held up for longer than its deadline, and may
+//! pass by one whose report is.
 //!
 //! # Ticks that are not reported yet
 //!
@@ -42,6 +43,7 @@ use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
+use crate::sync::step;
 use crate::time::NEVER;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,6 +62,7 @@ impl Notices {
     /// Notifies the driver of a block whose next expiration was lowered, and returns that one.
     pub(super) fn notify(&self, block: u32, header: &Header) -> Option<u64> {
         self.inbox.push(block, header);
+        step("pushed");
         // The block's, not the caller's own: the push may have been for another thread, too (W10).
         let tick = header.next.get()?;
         // After the push: a driver that raises it has taken the inbox with the block in it.

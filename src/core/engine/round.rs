@@ -106,6 +106,11 @@ impl<P: Payload, C> Engine<P, C> {
         if self.keys.at(at).wants_migration() {
             maintenance = maintenance.min(instant.tick + 1);
         }
+        // The shard's next expiration need not cover what the budget has left: a thread that has
+        // found a block taken leaves its notification to the driver.
+        if next.is_none() {
+            maintenance = instant.tick;
+        }
         if maintenance != shard.maintenance.load(Ordering::Relaxed) {
             // survives: one word, with nothing behind it. The reaper reads it after its
             // announcement, which a driver that left the shard has changed before (`depart`).
