@@ -3,20 +3,21 @@
 use super::ExpiringMap;
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::keyed::removals::{Channel, Removals};
+use crate::keyed::removals::Removals;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
 use crate::keyed::Expiry;
-use crate::kit::channel::{channel, Receiver, WhenFull};
+use crate::kit::channel::{Receiver, WhenFull};
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, Target};
 use crate::sync::flights::Flights;
 use crate::time::nanos;
 #[cfg(doc)]
 use crate::StoreError;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of an [`ExpiringMap`].
@@ -60,7 +61,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     expiry: Option<Arc<dyn Expiry<K, V>>>,
     eviction_policy: EvictionPolicy,
     statistics: bool,
-    listener: Option<Listener<K, V>>,
+    listener: Option<Arc<Listener<K, V>>>,
     hasher: Hashing<S>,
 }
 
@@ -350,115 +351,52 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Builds the map and starts its reaper thread.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        self.built(true)
+    builds! {
+        ExpiringMap<K, V, S>, poll "ExpiringMap::poll", item Removed<'static, K, V>,
+        "each end of a value, once, as a [`Removed`] with its cause", polls return false,
+        build,
+        /// Values expire in a poll. Look-ups never return an expired one, polled or not.
+        build_manual,
+        /// A thread, or a task, that receives may be slow: it delays neither the reaper nor the
+        /// calls that end entries.
+        ///
+        /// The receiver ends, as an iterator and as a stream, when all handles to the map have been
+        /// dropped and all that was sent was received. Each [`Removed`] keeps its entry's slot,
+        /// with key and value, which the [capacity](Self::capacity) does not count any more. While
+        /// the channel has one, the handle that the removing call returned gives no value by
+        /// [`Removed::try_into_value`].
+        ///
+        /// ```
+        /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
+        /// use std::thread;
+        ///
+        /// let builder = ExpiringMap::<u64, &str>::builder();
+        /// let (files, removals) = builder.build_with_channel(1000, WhenFull::Spill)?;
+        /// let closer = thread::spawn(move || {
+        ///     let causes = removals.map(|removed| {
+        ///         // slow work with removed.key() and removed.value()
+        ///         removed.cause()
+        ///     });
+        ///     causes.collect::<Vec<_>>()
+        /// });
+        /// files.insert(1, "a file")?;
+        /// assert_eq!(files.remove(&1).as_deref(), Some(&"a file")); // waits for no thread
+        /// files.insert(2, "another file")?;
+        /// drop(files); // the last handle: the receiver comes to its end
+        /// assert_eq!(closer.join().unwrap(), [RemovalCause::Removed, RemovalCause::Closed]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        ///
+        /// # Cost
+        ///
+        /// The channel takes 48 bytes for each of its `length` places, at once. Sending takes two
+        /// reference counts and a message.
+        build_with_channel
     }
 
-    /// Builds the map without a thread: values expire in [`ExpiringMap::poll`]. Look-ups never
-    /// return an expired one, polled or not.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build), but for the thread.
-    pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        self.built(false)
-    }
-
-    /// Builds the map and starts its reaper thread. Each end of a value goes into a channel of
-    /// `length`, once, as a [`Removed`] with its cause. `when_full` says what happens to one that
-    /// finds no room there. A thread, or a task, that receives may be slow: it delays neither the
-    /// reaper nor the calls that end entries.
-    ///
-    /// The receiver ends, as an iterator and as a stream, when all handles to the map have been
-    /// dropped and all that was sent was received. Each [`Removed`] keeps its entry's slot, with
-    /// key and value, which the [capacity](Self::capacity) does not count any more. While the
-    /// channel has one, the handle that the removing call returned gives no value by
-    /// [`Removed::try_into_value`].
-    ///
-    /// # Cost
-    ///
-    /// The channel takes 48 bytes for each of its `length` places, at once. Sending takes two
-    /// reference counts and a message.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`];
-    /// [`BuildError::TwoReceivers`] where there is a listener.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
-    /// use std::thread;
-    ///
-    /// let builder = ExpiringMap::<u64, &str>::builder();
-    /// let (files, removals) = builder.build_with_channel(1000, WhenFull::Spill)?;
-    /// let closer = thread::spawn(move || {
-    ///     let causes = removals.map(|removed| {
-    ///         // slow work with removed.key() and removed.value()
-    ///         removed.cause()
-    ///     });
-    ///     causes.collect::<Vec<_>>()
-    /// });
-    /// files.insert(1, "a file")?;
-    /// assert_eq!(files.remove(&1).as_deref(), Some(&"a file")); // waits for no thread
-    /// files.insert(2, "another file")?;
-    /// drop(files); // the last handle: the receiver comes to its end
-    /// assert_eq!(closer.join().unwrap(), [RemovalCause::Removed, RemovalCause::Closed]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[allow(clippy::type_complexity)] // a map and its receiver
-    pub fn build_with_channel(
+    fn built(
         self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        self.built_with_channel(length, when_full, true)
-    }
-
-    /// Builds the map with a channel, and without a thread: [`ExpiringMap::poll`] sends what
-    /// expires into the channel of [`build_with_channel`](Self::build_with_channel).
-    ///
-    /// # Errors
-    ///
-    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
-    #[allow(clippy::type_complexity)] // as above
-    pub fn build_manual_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        self.built_with_channel(length, when_full, false)
-    }
-
-    #[allow(clippy::type_complexity)] // as above
-    fn built_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-        reaper: bool,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        if self.listener.is_some() {
-            return Err(BuildError::TwoReceivers);
-        }
-        let (sender, receiver) = channel(length, when_full)?;
-        let channel = |store: &Weak<_>| Removals::Channel(Channel { sender, store: store.clone() });
-        Ok((self.built_for(channel, reaper)?, receiver))
-    }
-
-    fn built(mut self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        let listener = self.listener.take().map_or(Removals::Unheard, Removals::Listener);
-        self.built_for(|_| listener, reaper)
-    }
-
-    fn built_for(
-        self,
-        removals: impl FnOnce(&Weak<Store<K, V>>) -> Removals<K, V>,
+        target: Target<Removed<'static, K, V>, Listener<K, V>>,
         reaper: bool,
     ) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
@@ -495,7 +433,7 @@ where
         store.handles_hits = self.statistics || self.expiry.is_some();
         store.expiry = self.expiry;
         let store = Arc::new_cyclic(|this| {
-            store.removals = removals(this);
+            store.removals = Removals { target, store: this.clone() };
             store
         });
         let owner = Owner::new(&store, |store| &store.engine, &setup, reaper)?;

@@ -80,7 +80,7 @@ where
     #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
-        store.wait_no_more();
+        store.removals.target.close();
         shut_soon(&store.engine, self.owner.reaper(), store)
     }
 }
