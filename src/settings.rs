@@ -147,7 +147,6 @@ mod humane {
 }
 
 /// As a text: a duration with its unit, `never`, or `default`.
-#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl Serialize for Lifetime {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -158,7 +157,6 @@ impl Serialize for Lifetime {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl<'de> Deserialize<'de> for Lifetime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Text;
@@ -217,7 +215,6 @@ macro_rules! settings {
             )*
         }
 
-        #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
         impl $($generics)* $($of)* {
             /// Sets what these settings have, and leaves the rest as it is.
             pub fn settings(mut self, settings: &$settings) -> Self {

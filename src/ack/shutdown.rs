@@ -112,7 +112,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(
         &self,
         mode: ShutdownMode,

@@ -166,7 +166,6 @@ impl<T> Receiver<T> {
     /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the
     /// receiver stay what they are.
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[must_use]
     pub fn into_stream(self) -> ReceiverStream<T> {
         ReceiverStream::new(self)

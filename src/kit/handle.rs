@@ -11,7 +11,6 @@ macro_rules! handle {
         $(#[$further:meta])* room
     ) => {
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         impl<$($of: 'static,)* $($hasher)?> $store<$($of,)* $($hasher)?> {
             /// Waits for room, where the
             #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]

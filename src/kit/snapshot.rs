@@ -69,7 +69,6 @@ macro_rules! snapshot {
         }
 
         #[cfg(feature = "metrics")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
         impl $name {
             $(#[$publish])*
             pub fn publish(&self, labels: impl Into<$crate::publish::Labels>) {

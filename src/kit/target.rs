@@ -228,7 +228,6 @@ macro_rules! drains {
         /// millisecond, which looks; it checks the limit, too. Without a reaper each poll wakes the
         /// future, which polls. The store goes on refusing if the future is dropped.
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         pub fn drain_async(
             &self,
             limit: ::std::time::Duration,
@@ -280,7 +279,6 @@ macro_rules! shutdowns {
         #[doc = concat!("[`shutdown`](Self::shutdown), returns the ", $things, ".")]
         /// Of two calls at once each may return some.
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         pub fn shutdown_async(
             &self,
         ) -> impl ::std::future::Future<Output = Vec<$item>> + Send + '_ {

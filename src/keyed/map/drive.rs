@@ -77,7 +77,6 @@ where
     /// listener, and the future is ready when that is done. The shutdown goes on if the future is
     /// dropped. A map without a reaper has been shut down when this returns.
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
         store.removals.target.close();

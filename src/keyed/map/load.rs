@@ -419,7 +419,6 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
 }
 
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The value of a key, loaded by a future, on any runtime; otherwise as
     /// [`get_or_insert_with`](Self::get_or_insert_with). Callers that wait block no thread. The
