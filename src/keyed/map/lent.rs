@@ -120,8 +120,7 @@ impl<'a, K, V> Current<'a, K, V> {
     /// How long the entry has left before this use, as [`Ref::remaining`] says. Reads the clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadlines = &self.store.engine.deadlines;
-        deadlines.left(self.lease, deadlines.now_for_look())
+        self.store.left(self.lease)
     }
 
     /// When the entry expires by its deadline, as [`Ref::expires_at`] says it.

@@ -233,9 +233,9 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     let (lent, place) = (found.lend(), found.place());
                     // SAFETY: found under the pin.
                     let entry = unsafe { Ref::new(&self.store, lent, pin) };
-                    break OccupiedEntry::new(self, key, place, entry).into();
+                    break OccupiedEntry { map: self, key, place, entry }.into();
                 }
-                None => break VacantEntry::new(self, key).into(),
+                None => break VacantEntry { map: self, key }.into(),
             }
         }
     }
