@@ -29,13 +29,9 @@ use std::time::Duration;
 /// | [`expiry`](Self::expiry) | none: all entries live as the builder says |
 /// | [`refresh_after`](Self::refresh_after) | never |
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
 /// | [`eviction_policy`](Self::eviction_policy) | [`EvictionPolicy::S3Fifo`] |
 /// | [`statistics`](Self::statistics) | off |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
 /// ```
 /// use expiry::{RemovalCause, ExpiringMap};
@@ -117,8 +113,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
 
 impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     setters! {
-        "entries", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        "entries",
         ///
         /// Without one, a lifetime is rounded up by at most a 256th of it, and by a millisecond to
         /// a second: the reaper wakes up once a second for what lives for hours, and yet is there
@@ -127,13 +122,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// A lifetime can be up to 2^39 - 2 intervals long. Without one: 17 years, or as much less
         /// as the shortest default time is below a millisecond.
         interval,
-        /// The most entries there may be at once; beyond it new keys are refused with
-        /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes. What is due does not help in a shard that another thread drives, such as
-        /// one whose listener takes its time. To evict instead, set
-        /// [`max_capacity`](Self::max_capacity).
-        capacity,
+        /// To evict instead, set [`max_capacity`](Self::max_capacity).
+        expiring capacity,
         /// The most entries there may be at once; where a new key finds no room, the map evicts
         /// another entry. Exact: there are never more. The inserting thread evicts, and so calls
         /// the listener, with [`RemovalCause::Size`].
