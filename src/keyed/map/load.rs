@@ -4,6 +4,7 @@ mod guard;
 mod many;
 
 pub use self::guard::LoadGuard;
+use super::lent::stands_for_value;
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -16,7 +17,6 @@ use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,19 +69,7 @@ impl<K, V> Value<'_, K, V> {
     }
 }
 
-impl<K, V> Deref for Value<'_, K, V> {
-    type Target = V;
-
-    fn deref(&self) -> &V {
-        self.value()
-    }
-}
-
-impl<K, V: fmt::Debug> fmt::Debug for Value<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().fmt(f)
-    }
-}
+stands_for_value!(Value);
 
 /// What [`ExpiringMap::get_or_guard`] returns.
 #[derive(Debug)]
