@@ -240,8 +240,6 @@ macro_rules! settings {
 settings! {
     /// Settings of an [`AckTracker`](crate::AckTracker).
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::settings::AckTrackerSettings;
     /// use expiry::{edge, Ack, AckError, AckTracker, Lifetime};
@@ -279,8 +277,6 @@ fn set_timeout<T: Send + 'static>(
 
 settings! {
     /// Settings of an [`ExpiringMap`](crate::ExpiringMap).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::ExpiringMapSettings;
@@ -321,8 +317,6 @@ fn set_max_weight<K, V, S>(
 settings! {
     /// Settings of a [`PendingTable`](crate::PendingTable).
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::settings::PendingTableSettings;
     /// use expiry::{Lifetime, PendingTable};
@@ -343,8 +337,6 @@ settings! {
 settings! {
     /// Settings of a [`PendingMap`](crate::PendingMap).
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::settings::PendingMapSettings;
     /// use expiry::{Lifetime, PendingMap};
@@ -364,8 +356,6 @@ settings! {
 
 settings! {
     /// Settings of an [`ExpiryQueue`](crate::ExpiryQueue).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::ExpiryQueueSettings;
@@ -388,8 +378,6 @@ settings! {
 
 settings! {
     /// Settings of a [`SessionTracker`](crate::SessionTracker).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::SessionTrackerSettings;
@@ -426,8 +414,6 @@ fn set_collect_touches<T: Send + 'static>(
 #[cfg(feature = "async")]
 settings! {
     /// Settings of [`Timeouts`](crate::Timeouts).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::TimeoutsSettings;

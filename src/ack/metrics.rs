@@ -18,8 +18,6 @@ snapshot! {
     /// Counters of one shard. Monotonic but for `live`. Read one after another while others count,
     /// so sums are exact only when nothing is going on.
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::{edge, AckError, AckTracker, ShardMetrics};
     ///
@@ -114,8 +112,6 @@ snapshot! {
 }
 
 /// A root in flight, as it was when the call looked at it.
-///
-/// # Examples
 ///
 /// ```
 /// use expiry::{edge, AckTracker, InFlight, ManualClock};

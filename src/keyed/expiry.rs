@@ -34,8 +34,6 @@ use std::time::Duration;
 /// meanwhile, or if the map has to make room; the last answer counts. A panic goes on to the
 /// caller, and the map is as it was.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{ExpiringMap, Expiry, Lifetime, Lifetimes, ManualClock};
 /// use std::time::Duration;

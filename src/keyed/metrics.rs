@@ -11,8 +11,6 @@ snapshot! {
     /// Read one after another while others count, so sums are exact only when nothing is going
     /// on: then `inserted` is `live + removed + evicted + expired + closed`.
     ///
-    /// # Examples
-    ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().shards(4).build()?;
     /// for key in 0..100 {

@@ -145,8 +145,6 @@ impl Clock for MonotonicClock {
 /// [`MonotonicClock`]. The kernel's `CLOCK_MONOTONIC_COARSE` is not used: in a virtual machine
 /// nothing bounds its lag. Suspended time does not count.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{Clock, CoarseClock, ExpiringMap};
 /// use std::time::Duration;

@@ -132,8 +132,6 @@ snapshot! {
     /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others
     /// count. When nothing is going on, `registered` is `waiting + fired + cancelled + closed`.
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::timeouts::TimeoutsMetrics;
     /// use expiry::{ManualClock, Timeouts};
