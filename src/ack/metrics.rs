@@ -104,10 +104,7 @@ snapshot! {
         /// after the receiver was gone.
         undelivered: u64 as UNDELIVERED = trees.deliver.target.astray().1;
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a tracker has to
-    /// this snapshot, in the recorder of the facade `metrics`. `cancelled` is
-    /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each:
-    /// for a thread that does so every few seconds.
+    /// `cancelled` is `expiry_closed_total`.
     publish
 }
 

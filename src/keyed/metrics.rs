@@ -100,9 +100,6 @@ snapshot! {
         /// `Removed` are not counted.
         unreclaimed: u64 as UNRECLAIMED = store.engine.unreclaimed();
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a keyed store has to
-    /// this snapshot, in the recorder of the facade `metrics`. Cost: as
-    /// [`Metrics::publish`](crate::Metrics::publish).
     publish
 }
 

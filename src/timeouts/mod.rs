@@ -184,10 +184,8 @@ snapshot! {
         waker_panics: u64 as HANDLER_PANICS
             = waiters.panics.count() + waiters.engine.clock_panics.get();
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that timeouts have to
-    /// this snapshot, in the recorder of the facade `metrics`: `waiting` is `expiry_live`,
-    /// `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled`
-    /// is `expiry_removed_total`. Cost: as [`Metrics::publish`](crate::Metrics::publish).
+    /// `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and
+    /// `expiry_expired_total`, `cancelled` is `expiry_removed_total`.
     publish
 }
 

@@ -8,6 +8,7 @@ use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
 use crate::keyed::Expiry;
 use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
 use crate::kit::target::{builds, Target};
@@ -15,7 +16,6 @@ use crate::sync::flights::Flights;
 use crate::time::nanos;
 #[cfg(doc)]
 use crate::StoreError;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,27 +69,9 @@ enum Hashing<S> {
     ByDefault(fn(&Setup) -> S),
 }
 
-impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
-    fn clone(&self) -> Self {
-        ExpiringMapBuilder {
-            setup: self.setup.clone(),
-            weigher: self.weigher.clone(),
-            expiry: self.expiry.clone(),
-            listener: self.listener.clone(),
-            hasher: self.hasher.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiringMapBuilder")
-            .field("time_to_live", &self.time_to_live)
-            .field("time_to_idle", &self.time_to_idle)
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
+builder! {
+    ExpiringMapBuilder<K, V; S> with weigher expiry listener hasher,
+    shows time_to_live, shows time_to_idle
 }
 
 impl<K, V> Default for ExpiringMapBuilder<K, V> {
