@@ -51,7 +51,7 @@ where
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was
-    /// dropped waits for it. The channel's handles are such.
+    /// dropped waits for it. So it is with the items of a channel.
     pub fn flush(&self, limit: Duration) -> bool {
         self.store.flush(limit)
     }

@@ -38,7 +38,7 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// map.insert("key", 1)?;
 /// if let Entry::Occupied(entry) = map.entry("key") {
-///     map.insert("key", 2)?;             // somebody was faster
+///     map.insert("key", 2)?;             // another thread was faster
 ///     assert_eq!(*entry.get(), 1);       // what was looked at
 ///     assert!(entry.remove().is_none()); // and that is not there any more
 /// }
@@ -59,7 +59,7 @@ pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
 ///
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// if let Entry::Vacant(entry) = map.entry("key") {
-///     map.insert("key", 2)?; // somebody was faster
+///     map.insert("key", 2)?; // another thread was faster
 ///     assert_eq!(entry.insert(1).unwrap_err().error, StoreError::Changed);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -78,8 +78,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         }
     }
 
-    /// The value that is there, or `value`, inserted. If another thread inserts one first it is
-    /// that one.
+    /// The value that is there, or `value`, inserted. If another thread inserts one first, this
+    /// returns that one.
     ///
     /// # Errors
     ///
@@ -88,9 +88,9 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         self.or_insert_with(|| value)
     }
 
-    /// The value that is there, or what `value` makes, inserted. If another thread inserts one
-    /// first it is that one, and what was made is dropped: nothing is locked, so of several threads
-    /// that find nothing each makes one.
+    /// The value that is there, or what `value` makes, inserted. Nothing is locked, so of several
+    /// threads that find nothing each makes a value. The first that inserts its own wins: the
+    /// others drop theirs, and return that one.
     ///
     /// # Errors
     ///

@@ -160,8 +160,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
     /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
     /// finds an old value calls its `load`, too. The others get the old value at once.
     ///
-    /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller. The key is
-    /// borrowed: where it has a value, nothing is allocated.
+    /// ([`or_insert_with`](super::Entry::or_insert_with) blocks no caller: each makes a value.) The
+    /// key is borrowed: where it has a value, nothing is allocated.
     ///
     /// # Cost
     ///
@@ -413,11 +413,11 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
     /// [`Value`] is not `Send`: clone what is needed before the next `await`. If the loading caller
     /// is dropped, a waiting one loads.
     ///
-    /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
-    /// itself once the kept one's load was woken in vain. The kept one then gets its own value,
-    /// which the map does not keep. Both futures must be polled by the same waker, as in `join!`
-    /// and `select!`: a `FuturesUnordered` has wakers of its own. A future waits also where a
-    /// listener blocks on it.
+    /// A task may keep one future of a key unpolled and await another. Once the kept one's load was
+    /// woken and is not polled, the awaited one loads the key itself. The kept one then gets its
+    /// own value, and the map does not keep that. Both futures must be polled by the same waker, as
+    /// in `join!` and `select!`: a `FuturesUnordered` has wakers of its own. A future waits also
+    /// where a listener blocks on it.
     ///
     /// # Errors
     ///
