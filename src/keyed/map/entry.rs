@@ -103,11 +103,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
     }
 
     /// The value; if the key has none, inserts what the closure makes, with a lifetime of its own;
-    /// otherwise as [`or_insert_with`](Self::or_insert_with).
-    ///
-    /// # Errors
-    ///
-    /// As [`ExpiringMap::insert_for`].
+    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long is
+    /// refused with [`StoreError::Lifetime`].
     pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetimes>,
@@ -169,11 +166,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
     }
 
     /// Replaces the value by one that has a lifetime of its own; otherwise as
-    /// [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// [`insert`](Self::insert). A lifetime that is zero or too long is refused with
+    /// [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,
@@ -257,11 +251,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> VacantEntry<'a, K, V, S> {
         self.insert_for(value, Lifetimes::new())
     }
 
-    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert). A
+    /// lifetime that is zero or too long is refused with [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,

@@ -117,11 +117,8 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         self.insert_for(key, value, Lifetimes::new())
     }
 
-    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert). A
+    /// lifetime that is zero or too long is refused with [`StoreError::Lifetime`].
     pub fn insert_for(
         &self,
         key: K,
