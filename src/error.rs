@@ -260,7 +260,6 @@ pub(crate) use {converts, gives_back};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
 

@@ -58,8 +58,6 @@ impl BuildHasher for RandomState {
 
 /// The hasher that [`RandomState`] makes.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{DefaultHasher, RandomState};
 /// use std::hash::{BuildHasher, Hash, Hasher};

@@ -120,6 +120,7 @@
     not(all(feature = "metrics", feature = "serde", feature = "tracing")),
     doc = "[`guide::operations`]: #features"
 )]
+// docs.rs says of each item which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The models reach what they need, not everything, and some of the sizes are 1.
 #![cfg_attr(expiry_loom, allow(dead_code, clippy::modulo_one, clippy::unnecessary_min_or_max))]
@@ -142,15 +143,12 @@ mod kit;
 pub mod model;
 mod pending;
 #[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod publish;
 #[cfg(feature = "serde")]
-#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub mod settings;
 mod sync;
 mod time;
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub mod timeouts;
 
 /// Timers of one owner: the crate [`expiry_wheel`], which can also be used alone. Its head tells
@@ -169,7 +167,6 @@ pub use ack::{
 };
 pub use core::lateness::Lateness;
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use error::Closed;
 pub use error::{BuildError, TokenError};
 #[doc(inline)]
@@ -183,7 +180,6 @@ pub use keyed::{
     StoreMetrics, StoreShardMetrics, TimeCacheMap, TimeCacheMapBuilder, Tracked, Updated,
 };
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use kit::capacity::CapacityReady;
 pub use kit::channel::{Receiver, WhenFull};
 pub use kit::id::ParseIdError;
@@ -192,14 +188,12 @@ pub use kit::panics::{inside, is_inside};
 pub use kit::polled::Polled;
 pub use kit::reaper::Reaper;
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use kit::stream::ReceiverStream;
 pub use pending::{PendingError, PendingMetrics, PendingTable, PendingTableBuilder, Ticket};
 #[cfg(target_os = "linux")]
 pub use time::BootClock;
 pub use time::{Clock, CoarseClock, Lifetime, LifetimeError, ManualClock, MonotonicClock};
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 pub use timeouts::{Timeouts, TimeoutsBuilder};
 
 /// Entries, guards and iterators of [`ExpiringMap`].
@@ -243,12 +237,10 @@ pub mod guide {
     pub mod shutdown {}
 
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[doc = include_str!("../docs/guide/timeouts.md")]
     pub mod timeouts {}
 
     #[cfg(all(feature = "metrics", feature = "serde", feature = "tracing"))]
-    #[cfg_attr(docsrs, doc(cfg(all(feature = "metrics", feature = "serde", feature = "tracing"))))]
     #[doc = include_str!("../docs/guide/operations.md")]
     pub mod operations {}
 

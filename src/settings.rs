@@ -147,7 +147,6 @@ mod humane {
 }
 
 /// As a text: a duration with its unit, `never`, or `default`.
-#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl Serialize for Lifetime {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
@@ -158,7 +157,6 @@ impl Serialize for Lifetime {
     }
 }
 
-#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 impl<'de> Deserialize<'de> for Lifetime {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Text;
@@ -217,7 +215,6 @@ macro_rules! settings {
             )*
         }
 
-        #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
         impl $($generics)* $($of)* {
             /// Sets what these settings have, and leaves the rest as it is.
             pub fn settings(mut self, settings: &$settings) -> Self {
@@ -242,8 +239,6 @@ macro_rules! settings {
 
 settings! {
     /// Settings of an [`AckTracker`](crate::AckTracker).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::AckTrackerSettings;
@@ -282,8 +277,6 @@ fn set_timeout<T: Send + 'static>(
 
 settings! {
     /// Settings of an [`ExpiringMap`](crate::ExpiringMap).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::ExpiringMapSettings;
@@ -324,8 +317,6 @@ fn set_max_weight<K, V, S>(
 settings! {
     /// Settings of a [`PendingTable`](crate::PendingTable).
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::settings::PendingTableSettings;
     /// use expiry::{Lifetime, PendingTable};
@@ -346,8 +337,6 @@ settings! {
 settings! {
     /// Settings of a [`PendingMap`](crate::PendingMap).
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::settings::PendingMapSettings;
     /// use expiry::{Lifetime, PendingMap};
@@ -367,8 +356,6 @@ settings! {
 
 settings! {
     /// Settings of an [`ExpiryQueue`](crate::ExpiryQueue).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::ExpiryQueueSettings;
@@ -391,8 +378,6 @@ settings! {
 
 settings! {
     /// Settings of a [`SessionTracker`](crate::SessionTracker).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::SessionTrackerSettings;
@@ -429,8 +414,6 @@ fn set_collect_touches<T: Send + 'static>(
 #[cfg(feature = "async")]
 settings! {
     /// Settings of [`Timeouts`](crate::Timeouts).
-    ///
-    /// # Examples
     ///
     /// ```
     /// use expiry::settings::TimeoutsSettings;

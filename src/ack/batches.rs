@@ -16,11 +16,8 @@ impl AckTracker {
     }
 
     /// Issues many roots that have a timeout of their own; otherwise as
-    /// [`issue_many`](Self::issue_many).
-    ///
-    /// # Errors
-    ///
-    /// As [`issue_for`](Self::issue_for); the roots issued until then are in `into`.
+    /// [`issue_many`](Self::issue_many). A timeout that is zero or too long is refused with
+    /// [`AckError::Lifetime`].
     pub fn issue_many_for(
         &self,
         items: &[(u64, u64)],

@@ -20,14 +20,10 @@ use std::time::Duration;
 /// |---|---|
 /// | [`timeout`](Self::timeout) | 30 s |
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the timeout up to 1 s |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
 /// | [`early_capacity`](Self::early_capacity) | 65,536 |
 /// | [`early_timeout`](Self::early_timeout) | the timeout |
 /// | [`latency_sampling`](Self::latency_sampling) | 0.05 |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`on_drop`](Self::on_drop) | [`OnDrop::LetTimeOut`] |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
 /// ```
 /// use expiry::{AckTracker, Outcome};
@@ -112,18 +108,18 @@ impl AckTrackerBuilder {
 
 impl<T: Send + 'static> AckTrackerBuilder<T> {
     setters! {
-        "roots", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. A root times out at its
-        /// deadline or up to one interval (and the reaper's delay) later, never earlier. At least
-        /// 10 microseconds. Without one, a timeout is rounded up by at most a 256th of it, and by a
+        "roots",
+        /// A root times out at its deadline or up to one interval (and the reaper's delay) later,
+        /// never earlier. Without one, a timeout is rounded up by at most a 256th of it, and by a
         /// millisecond to a second.
         ///
         /// A timeout can be up to 2^39 - 2 intervals long. Without one: 17 years, or as much less
         /// as the default timeout is below a millisecond.
         interval,
         /// The most entries (roots and early arrivals) there may be at once; beyond it new ones are
-        /// refused with [`AckError::Full`](crate::AckError::Full). Exact. Costs one more atomic
-        /// operation on a shared counter at the beginning and the end of each entry.
+        /// refused with [`AckError::Full`](crate::AckError::Full). Exact; unbounded unless set.
+        /// Costs one more atomic operation on a shared counter at the beginning and the end of each
+        /// entry.
         capacity,
         /// How long a root may take from its init, unless it says otherwise itself.
         timeout(timeout: Duration) sets timeout = Some(timeout);

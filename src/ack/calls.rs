@@ -16,11 +16,8 @@ impl AckTracker {
         Ok(self.trees.issue(xor, owner, (), Lifetime::Default)?)
     }
 
-    /// Issues a root that has a timeout of its own; otherwise as [`issue`](Self::issue).
-    ///
-    /// # Errors
-    ///
-    /// As [`issue`](Self::issue), and [`AckError::Lifetime`].
+    /// Issues a root that has a timeout of its own; otherwise as [`issue`](Self::issue). A timeout
+    /// that is zero or too long is refused with [`AckError::Lifetime`].
     #[inline]
     pub fn issue_for(
         &self,
@@ -53,11 +50,8 @@ impl AckTracker {
         Ok(self.trees.init(id, xor, owner, (), Lifetime::Default)?)
     }
 
-    /// Begins a root that has a timeout of its own; otherwise as [`init`](Self::init).
-    ///
-    /// # Errors
-    ///
-    /// As [`init`](Self::init), and [`AckError::Lifetime`].
+    /// Begins a root that has a timeout of its own; otherwise as [`init`](Self::init). A timeout
+    /// that is zero or too long is refused with [`AckError::Lifetime`].
     #[inline]
     pub fn init_for(
         &self,
@@ -137,10 +131,6 @@ impl<T: Send + 'static> AckTracker<T> {
 
     /// Fails a root, and names `by` as the culprit in its outcome; otherwise as
     /// [`fail`](Self::fail).
-    ///
-    /// # Errors
-    ///
-    /// As [`ack`](Self::ack).
     #[inline]
     pub fn fail_by(&self, root: impl Into<RootId>, by: u64) -> Result<Done, AckError> {
         self.fail_with(root.into(), Some(by))

@@ -18,8 +18,6 @@ snapshot! {
     /// Counters of one shard. Monotonic but for `live`. Read one after another while others count,
     /// so sums are exact only when nothing is going on.
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::{edge, AckError, AckTracker, ShardMetrics};
     ///
@@ -46,13 +44,13 @@ snapshot! {
         tables: u64 as TABLES = 1 + trees.engine.keys.at(shard).tables_to_migrate() as u64;
         /// Roots that were tracked.
         inserted: u64 as INSERTED sum begun;
-        /// Of these, how many were acked.
+        /// Roots that were acked.
         acked: u64 as ACKED sum acked;
-        /// How many failed.
+        /// Roots that failed.
         failed: u64 as FAILED sum failed;
-        /// How many timed out.
+        /// Roots that timed out.
         expired: u64 as EXPIRED sum expired;
-        /// How many were cancelled by the shutdown.
+        /// Roots that a shutdown has cancelled.
         cancelled: u64 as CLOSED sum cancelled;
         /// Acks, fails and resets of roots that had ended, or that were never issued.
         late: u64 as LATE sum late;
@@ -60,9 +58,9 @@ snapshot! {
         duplicate: u64 as DUPLICATE sum duplicate;
         /// Roots of which something came before their init, and was held; however much it was.
         early_held: u64 as EARLY_HELD sum early_held;
-        /// Number of these that met their init.
+        /// Early arrivals that met their init.
         early_merged: u64 as EARLY_MERGED sum early_merged;
-        /// How many waited in vain.
+        /// Early arrivals that waited in vain.
         early_expired: u64 as EARLY_EXPIRED sum early_expired;
         /// Early arrivals that were refused because too many were held.
         early_refused: u64 as EARLY_REFUSED sum refused;
@@ -106,16 +104,11 @@ snapshot! {
         /// after the receiver was gone.
         undelivered: u64 as UNDELIVERED = trees.deliver.target.astray().1;
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a tracker has to
-    /// this snapshot, in the recorder of the facade `metrics`. `cancelled` is
-    /// `expiry_closed_total`. O(series), with an allocation and a look-up in the recorder for each:
-    /// for a thread that does so every few seconds.
+    /// `cancelled` is `expiry_closed_total`.
     publish
 }
 
 /// A root in flight, as it was when the call looked at it.
-///
-/// # Examples
 ///
 /// ```
 /// use expiry::{edge, AckTracker, InFlight, ManualClock};

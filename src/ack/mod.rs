@@ -100,7 +100,7 @@ pub enum OnDrop {
 ///
 /// Otherwise no thread waits for one that is descheduled, grows a table or expires a million
 /// entries. A call that sets a timeout after a jump of the clock by years may have to poll first.
-/// What an outcome's handler does is its own affair.
+/// The time that an outcome's handler takes comes on top.
 ///
 /// # The idea
 ///

@@ -55,7 +55,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// task that waits for room.
     pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome<T>> {
         let trees = &*self.trees;
-        trees.engine.admission.refuse();
         trees.deliver.target.close();
         if let ShutdownMode::Drain(limit) = mode {
             drain(&trees.engine, self.owner.reaper(), trees, limit);
@@ -112,7 +111,6 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(
         &self,
         mode: ShutdownMode,
@@ -148,7 +146,6 @@ impl<T: Send + 'static> AckTracker<T> {
 
 impl<T: 'static> Shut for Trees<T> {
     fn shut(&self, reaper: Option<&Reaping>) {
-        self.engine.admission.refuse();
         self.deliver.target.close();
         shut(&self.engine, reaper, self);
     }

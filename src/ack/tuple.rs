@@ -82,11 +82,8 @@ impl<H: Borrow<AckTracker>> Tuple<H> {
         Self::root_for(tracker, owner, Lifetime::Default)
     }
 
-    /// Begins a tree that has a timeout of its own; otherwise as [`root`](Self::root).
-    ///
-    /// # Errors
-    ///
-    /// As [`AckTracker::issue_for`].
+    /// Begins a tree that has a timeout of its own; otherwise as [`root`](Self::root). A timeout
+    /// that is zero or too long is refused with [`AckError::Lifetime`].
     pub fn root_for(
         tracker: H,
         owner: u64,
@@ -221,10 +218,6 @@ impl<H: Borrow<AckTracker<T>>, T: Send + 'static> Tuple<H, T> {
 
     /// Fails the trees, and names `by` as the culprit in their outcomes; otherwise as
     /// [`fail`](Self::fail).
-    ///
-    /// # Errors
-    ///
-    /// As [`fail`](Self::fail).
     pub fn fail_by(mut self, by: u64) -> Result<(), AckError> {
         self.fail_all(Some(by))
     }

@@ -9,6 +9,7 @@ use super::living::Replaces;
 use super::store::{Found, Mine, Offer, Store};
 use super::Lifetimes;
 use crate::core::engine::BadTimeout;
+use crate::core::lease::Lease;
 use crate::time::{Lifetime, NEVER};
 use std::time::Duration;
 
@@ -32,8 +33,6 @@ use std::time::Duration;
 /// a thread holds while it calls the map. A call asks again if another thread changes the entry
 /// meanwhile, or if the map has to make room; the last answer counts. A panic goes on to the
 /// caller, and the map is as it was.
-///
-/// # Examples
 ///
 /// ```
 /// use expiry::{ExpiringMap, Expiry, Lifetime, Lifetimes, ManualClock};
@@ -99,9 +98,10 @@ pub trait Expiry<K, V>: Send + Sync {
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
-    fn left(&self, found: &Found<'_, K, V>) -> Duration {
+    /// How long an entry with this lease lives from now, unless it is used.
+    pub(super) fn left(&self, lease: Lease) -> Duration {
         let deadlines = &self.engine.deadlines;
-        deadlines.left(found.lease, deadlines.now_for_look())
+        deadlines.left(lease, deadlines.now_for_look())
     }
 
     /// How long an offered entry lives, by the given lifetime, or by what the policy says. It is to
@@ -133,7 +133,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             _ if !says_nothing => given,
             None => expiry.created(key, value),
             Some(_) if given.keeps => given,
-            Some(old) => expiry.updated(key, value, self.left(old)),
+            Some(old) => expiry.updated(key, value, self.left(old.lease)),
         }
     }
 
@@ -173,7 +173,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return false;
         };
         let (key, value) = found.pair();
-        let Some(time) = expiry.read(key, value, self.left(&found)) else {
+        let Some(time) = expiry.read(key, value, self.left(found.lease)) else {
             return true;
         };
         let mut lost = None;
@@ -194,7 +194,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         match &self.expiry {
             Some(expiry) if given == Lifetime::Default => {
                 let (key, value) = found.pair();
-                let says = expiry.updated(key, value, self.left(found));
+                let says = expiry.updated(key, value, self.left(found.lease));
                 (!says.keeps).then_some(says.live)
             }
             _ => Some(given),

@@ -278,7 +278,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// [`remove_this`](Self::remove_this), by the place where the value was found under this pin.
+    /// [`remove_this`](Self::remove_this), by the place where the value was found.
     pub(super) fn remove_at(&self, pin: &Pin, place: Place) -> Option<Notice<'_, K, V>> {
         self.remove_this(pin, &self.at(pin, place)?)
     }

@@ -11,8 +11,6 @@ snapshot! {
     /// Read one after another while others count, so sums are exact only when nothing is going
     /// on: then `inserted` is `live + removed + evicted + expired + closed`.
     ///
-    /// # Examples
-    ///
     /// ```
     /// # let map = expiry::ExpiringMap::builder().shards(4).build()?;
     /// for key in 0..100 {
@@ -91,10 +89,10 @@ snapshot! {
             = store.panics.count() + store.engine.clock_panics.get();
         /// Keys of a queue, or removals of a map, that went to the second queue of a full channel;
         /// see [`WhenFull::Spill`](crate::WhenFull::Spill).
-        spilled: u64 as SPILLED = store.astray().0;
+        spilled: u64 as SPILLED = store.removals.target.astray().0;
         /// Keys, or removals, that were not delivered: dropped by
         /// [`WhenFull::Drop`](crate::WhenFull::Drop), or the receiver was gone.
-        undelivered: u64 as UNDELIVERED = store.astray().1;
+        undelivered: u64 as UNDELIVERED = store.removals.target.astray().1;
         /// Panics of `Drop` of this store's keys and values that the store has caught.
         drop_panics: u64 as DROP_PANICS = store.drop_panics.count();
         /// Entries that have ended and whose memory is not free yet: a reader may hold them, or
@@ -102,19 +100,11 @@ snapshot! {
         /// `Removed` are not counted.
         unreclaimed: u64 as UNRECLAIMED = store.engine.unreclaimed();
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a keyed store has to
-    /// this snapshot, in the recorder of the facade `metrics`. Cost: as
-    /// [`Metrics::publish`](crate::Metrics::publish).
     publish
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
     pub(super) fn metrics(&self) -> StoreMetrics {
         StoreMetrics::of(self)
-    }
-
-    /// Numbers of removals without room in the channel: those that spilled, and those lost.
-    fn astray(&self) -> (u64, u64) {
-        self.removals.channel().map(|channel| channel.sender.astray()).unwrap_or_default()
     }
 }

@@ -10,17 +10,18 @@
 use super::removed::{EndedSlot, Parts, Removed, Twice};
 use super::store::{Listener, RemovalCause, Store};
 use crate::kit::channel::Sender;
+use crate::kit::target::Target;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
 /// A channel, and its store.
 type Hears<'a, K, V> = (&'a Sender<Removed<'static, K, V>>, Arc<Store<K, V>>);
 
-pub(super) enum Removals<K: 'static, V: 'static> {
-    /// No thread gets removals.
-    Unheard,
-    Listener(Listener<K, V>),
-    Channel(Channel<K, V>),
+pub(super) struct Removals<K: 'static, V: 'static> {
+    /// Polls take nothing.
+    pub(super) target: Target<Removed<'static, K, V>, Listener<K, V>>,
+    /// The store of a map that reports here.
+    pub(super) store: Weak<Store<K, V>>,
 }
 
 impl<K: 'static, V: 'static> Store<K, V> {
@@ -72,35 +73,20 @@ impl<K: 'static, V: 'static> Store<K, V> {
         ended: &EndedSlot<&Self, K, V>,
         cause: RemovalCause,
     ) -> Option<Hears<'_, K, V>> {
-        match &self.removals {
-            Removals::Unheard => None,
-            Removals::Listener(listener) => {
+        match &self.removals.target {
+            Target::Unheard | Target::Poll(_) => None,
+            Target::Listener(listener) => {
                 self.guard(|| listener(ended.key(), ended.value(), cause));
                 None
             }
-            Removals::Channel(channel) => {
-                // The caller has a reference to the store, so it is there.
-                Some((&channel.sender, channel.store.upgrade()?))
-            }
+            // The caller has a reference to the store, so it is there.
+            Target::Channel(sender) => Some((sender, self.removals.store.upgrade()?)),
         }
     }
 }
 
 impl<K: 'static, V: 'static> Removals<K, V> {
     pub(super) fn is_unheard(&self) -> bool {
-        matches!(self, Removals::Unheard)
+        matches!(self.target, Target::Unheard)
     }
-
-    pub(super) fn channel(&self) -> Option<&Channel<K, V>> {
-        match self {
-            Removals::Channel(channel) => Some(channel),
-            _ => None,
-        }
-    }
-}
-
-pub(super) struct Channel<K: 'static, V: 'static> {
-    pub(super) sender: Sender<Removed<'static, K, V>>,
-    /// The store that has this channel.
-    pub(super) store: Weak<Store<K, V>>,
 }

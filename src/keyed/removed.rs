@@ -229,8 +229,7 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadlines = &self.slot.store.engine.deadlines;
-        deadlines.left(self.slot.lease, deadlines.now_for_look())
+        self.slot.store.left(self.slot.lease)
     }
 
     /// When it would have expired; `None` if never.

@@ -78,9 +78,9 @@ pub enum WhenFull {
 /// tasks (`into_stream`, with the feature `async`) it ends with the *shutdown*; that of a map ends
 /// as the iterator does.
 ///
-/// A `None` of [`next_within`](Self::next_within) is both: nothing has come yet, or nothing will.
-/// To distinguish the two, shut the store down first: from then on [`try_next`](Self::try_next)
-/// until `None` gets what is left.
+/// A `None` of [`next_within`](Self::next_within) means that nothing has come yet, or that nothing
+/// will. To distinguish the two, shut the store down first: from then on calls of
+/// [`try_next`](Self::try_next) until `None` get what is left.
 ///
 /// When the last clone of the receiver is dropped, it drops the items that are left, and catches
 /// their panics. What is sent from then on counts as `undelivered`.
@@ -166,7 +166,6 @@ impl<T> Receiver<T> {
     /// As a stream for a task: ends, other than the iterator, with a shutdown. Clones of the
     /// receiver stay what they are.
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     #[must_use]
     pub fn into_stream(self) -> ReceiverStream<T> {
         ReceiverStream::new(self)
@@ -189,9 +188,8 @@ impl<T> Receiver<T> {
 impl<T> Iterator for Receiver<T> {
     type Item = T;
 
-    /// The next item; waits for it. `None` when the sending side has been dropped (all shares of
-    /// it, not only shut down) and everything was received. After a shutdown,
-    /// [`try_next`](Receiver::try_next) until `None` gets the rest.
+    /// The next item; waits for it. `None` when the sending side has been dropped, not only shut
+    /// down, and everything was received.
     fn next(&mut self) -> Option<T> {
         self.next_within(Duration::MAX)
     }

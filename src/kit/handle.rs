@@ -11,7 +11,6 @@ macro_rules! handle {
         $(#[$further:meta])* room
     ) => {
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         impl<$($of: 'static,)* $($hasher)?> $store<$($of,)* $($hasher)?> {
             /// Waits for room, where the
             #[doc = concat!("[capacity](", stringify!($store), "Builder::capacity) is bounded: see")]
@@ -43,18 +42,22 @@ macro_rules! handle {
     };
 }
 
-/// `Clone` and `Debug` of a builder with a `setup`, perhaps a listener, and fields that are `Copy`.
+/// `Clone` and `Debug` of a builder with a `setup`, fields `with` a clone of their own, and others
+/// that are `Copy`. A hasher's type comes after a semicolon.
 macro_rules! builder {
-    ($builder:ident<$($of:ident),*> $(with $listener:ident)? $(, shows $field:ident)*) => {
-        impl<$($of),*> Clone for $builder<$($of),*> {
+    (
+        $builder:ident<$($of:ident),* $(; $hasher:ident)?>
+        $(with $($cloned:ident)+)? $(, shows $field:ident)*
+    ) => {
+        impl<$($of,)* $($hasher: Clone)?> Clone for $builder<$($of,)* $($hasher)?> {
             #[allow(clippy::needless_update)] // where there are no other fields
             fn clone(&self) -> Self {
-                $(let $listener = self.$listener.clone();)?
-                $builder { setup: self.setup.clone(), $($listener,)? ..*self }
+                $($(let $cloned = self.$cloned.clone();)+)?
+                $builder { setup: self.setup.clone(), $($($cloned,)+)? ..*self }
             }
         }
 
-        impl<$($of),*> std::fmt::Debug for $builder<$($of),*> {
+        impl<$($of,)* $($hasher)?> std::fmt::Debug for $builder<$($of,)* $($hasher)?> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($builder))
                     .field("interval", &self.setup.interval)

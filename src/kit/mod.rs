@@ -1,9 +1,9 @@
-//! What all store types are made with: builders and handles, shutdown, and who hears of what ends.
+//! What all store types are made with: builders, handles, shutdown, and where what ends goes.
 //!
 //! | module | what it has |
 //! |---|---|
 //! | [`setup`] | the settings that all builders share |
-//! | [`target`] | who hears of what ends: a listener, a channel, or a poll |
+//! | [`target`] | where what ends goes: a listener, a channel, or a poll |
 //! | [`handle`] | the handle of a store, of which the last one shuts it down |
 //! | [`lifecycle`] | shutdown and drain |
 //! | [`reaper`] | threads that drive stores |

@@ -125,37 +125,60 @@ impl Setup {
 /// field that it sets to an expression.
 ///
 /// Before the rows come the setters that the builders of all stores have, whose settings are in a
-/// field `setup`. A builder names what its store holds, and the method that builds a store without
-/// a reaper. It documents its interval and its capacity itself.
+/// field `setup`. A builder names what its store holds, and documents further its interval and its
+/// capacity. The capacity is `expiring` where an insertion that finds the store full expires what
+/// is due.
 macro_rules! setters {
     (
-        $things:literal, $manual:literal,
+        $things:literal,
+        $(#[$interval:meta])* interval,
+        $(#[$capacity:meta])* expiring capacity,
+        $($own:tt)*
+    ) => {
+        $crate::kit::setup::setters! {
+            $things,
+            $(#[$interval])* interval,
+            #[doc = concat!("The most ", $things, " there may be at once, exactly; unbounded unless")]
+            /// set. Beyond it new ones are refused with
+            /// [`StoreError::Full`](crate::StoreError::Full), unless one is due, which is then
+            /// expired first. The inserting thread expires it, and so calls the listener: hold no
+            /// lock there that the listener takes. What is due does not help in a shard that
+            /// another thread drives, such as one whose listener takes its time.
+            $(#[$capacity])*
+            capacity,
+            $($own)*
+        }
+    };
+    (
+        $things:literal,
         $(#[$interval:meta])* interval,
         $(#[$capacity:meta])* capacity,
         $($own:tt)*
     ) => {
         $crate::kit::setup::setters! {
+            /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
             $(#[$interval])*
             interval(interval: ::std::time::Duration) sets setup.interval = Some(interval);
             /// Into how many shards
             #[doc = concat!($things, " are spread: a power of two up to 256. Each thread that")]
-            /// uses the store takes up to 128 bytes for each shard.
+            /// uses the store takes up to 128 bytes for each shard. Unless set, as many as there
+            /// are cores, as a power of two, and at most 16.
             shards(shards: usize) sets setup.shards = Some(shards);
             $(#[$capacity])*
             capacity(capacity: usize) sets setup.capacity = Some(capacity);
-            /// The clock to go by. One that does not run with real time is for
-            #[doc = concat!("[`", $manual, "`](Self::", $manual, "):")]
-            /// a reaper thread sleeps by the machine's time. With a
-            /// [`ManualClock`](crate::ManualClock) a store with a reaper is not built.
+            /// The clock to go by; [`CoarseClock`](crate::CoarseClock) unless set. One that does
+            /// not run with real time is for [`build_manual`](Self::build_manual): a reaper thread
+            /// sleeps by the machine's time. With a [`ManualClock`](crate::ManualClock) a store
+            /// with a reaper is not built.
             clock(clock: impl $crate::Clock) sets setup.clock = Some(::std::sync::Arc::new(clock));
             /// The store's name: that of its reaper thread, of which Linux shows 15 bytes. It is
             /// `expiry-reaper` unless set.
             name(name: impl Into<String>) sets setup.name = Some(name.into());
             /// Lets a thread that other stores use too drive this one, instead of one of its own:
-            /// see [`Reaper`](crate::Reaper).
-            #[doc = concat!("[`", $manual, "`](Self::", $manual, ") takes no notice of it.")]
+            /// see [`Reaper`](crate::Reaper). [`build_manual`](Self::build_manual) takes no notice
+            /// of it.
             reaper(reaper: &$crate::Reaper) sets setup.reaper = Some(reaper.clone());
-            /// How much the reaper does before it looks round again: expired
+            /// How much the reaper does before it looks round again, 4096 unless set: expired
             #[doc = concat!($things, ", blocks, cascades.")]
             reaper_budget(budget: usize) sets setup.budget = Some(budget);
             /// Makes the hashing of integers reproducible, and the ids of issued roots; keys of

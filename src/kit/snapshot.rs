@@ -5,7 +5,7 @@
 /// A row has the field's documentation, name and type. The constant after `as` is the series of
 /// [`publish`](crate::publish) that shows the field. The expression reads it.
 ///
-/// A table with `publish` after it is a store's. A store that counts shard by shard names the
+/// A table with `publish` after it, which may be documented further, is a store's. A store that counts shard by shard names the
 /// shard's structure after `by`. A shard's table has no `publish`: its fields can be summed, and a
 /// field that each thread counts names its counter after `sum` instead of an expression.
 macro_rules! snapshot {
@@ -69,9 +69,13 @@ macro_rules! snapshot {
         }
 
         #[cfg(feature = "metrics")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
         impl $name {
+            /// Sets each series of [`describe`](crate::publish::describe)'s table that the store
+            /// has to this snapshot, in the recorder of the facade `metrics`.
             $(#[$publish])*
+            ///
+            /// O(series), with an allocation and a look-up in the recorder for each: for a thread
+            /// that does so every few seconds.
             pub fn publish(&self, labels: impl Into<$crate::publish::Labels>) {
                 let labels = labels.into();
                 $(labels.each(&self.shards, &self.total, $part::publish_to);)?

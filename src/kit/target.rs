@@ -111,8 +111,8 @@ impl<E, F: ?Sized> Drop for Taken<'_, E, F> {
 
 /// The build methods of a store whose entries end into a [`Target`]. The builder has a field
 /// `listener`, and a method `built` that takes the target, and whether to start a reaper. The
-/// second arm says what goes into a channel, whether polls return it where there is no receiver,
-/// and documents the listener in `build` and `build_manual`.
+/// second arm says what goes into a channel, and whether polls return it where there is no
+/// receiver. It documents the listener in `build` and `build_manual`, and the channel further.
 macro_rules! builds {
     ($store:ty, poll $poll:literal, item $item:ty, $listener:ident($($argument:ty),*)) => {
         /// A listener that is called with each entry that expires, and only with those: not with
@@ -143,6 +143,7 @@ macro_rules! builds {
     (
         $store:ty, poll $poll:literal, item $item:ty, $sent:literal, polls return $returned:literal,
         $(#[$build:meta])* build, $(#[$manual:meta])* build_manual
+        $(, $(#[$channel:meta])* build_with_channel)?
     ) => {
         /// Builds the store and starts its reaper thread, which ends what is due.
         $(#[$build])*
@@ -171,11 +172,13 @@ macro_rules! builds {
         /// Builds the store and starts its reaper thread. A channel of `length`
         #[doc = concat!("gets ", $sent, ".")]
         /// `when_full` says what happens to what finds no room there.
+        $($(#[$channel])*)?
         ///
         /// # Errors
         ///
         /// As [`build`](Self::build), and [`BuildError::ZeroChannel`],
         /// [`BuildError::ChannelTooLong`]; [`BuildError::TwoReceivers`] where there is a listener.
+        #[allow(clippy::type_complexity)] // a store and its receiver
         pub fn build_with_channel(
             self,
             length: usize,
@@ -194,6 +197,7 @@ macro_rules! builds {
         /// # Errors
         ///
         /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
+        #[allow(clippy::type_complexity)] // as above
         pub fn build_manual_with_channel(
             self,
             length: usize,
@@ -224,7 +228,6 @@ macro_rules! drains {
         /// millisecond, which looks; it checks the limit, too. Without a reaper each poll wakes the
         /// future, which polls. The store goes on refusing if the future is dropped.
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         pub fn drain_async(
             &self,
             limit: ::std::time::Duration,
@@ -276,7 +279,6 @@ macro_rules! shutdowns {
         #[doc = concat!("[`shutdown`](Self::shutdown), returns the ", $things, ".")]
         /// Of two calls at once each may return some.
         #[cfg(feature = "async")]
-        #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
         pub fn shutdown_async(
             &self,
         ) -> impl ::std::future::Future<Output = Vec<$item>> + Send + '_ {

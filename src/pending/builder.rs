@@ -13,15 +13,6 @@ use std::time::Duration;
 
 /// Settings of a [`PendingTable`].
 ///
-/// | setting | default |
-/// |---|---|
-/// | [`timeout`](Self::timeout) | for ever |
-/// | [`interval`](Self::interval) | 1 ms |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
-///
 /// ```
 /// use expiry::PendingTable;
 /// use std::{sync::mpsc, time::Duration};
@@ -56,16 +47,12 @@ builder!(PendingTableBuilder<T> with listener, shows timeout);
 
 impl<T: Send + 'static> PendingTableBuilder<T> {
     setters! {
-        "values", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        "values",
+        /// 1 ms unless set.
         interval,
-        /// The most values there may be at once; exact. Beyond it insertions are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due. The inserting
-        /// thread then expires that first, and so calls the listener: hold no lock there that the
-        /// listener takes.
-        capacity,
+        expiring capacity,
         /// How long a value stays that is inserted with
-        /// [`Lifetime::Default`](crate::Lifetime::Default).
+        /// [`Lifetime::Default`](crate::Lifetime::Default). For ever unless set.
         timeout(timeout: Duration) sets timeout = Some(timeout);
     }
 

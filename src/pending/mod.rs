@@ -149,9 +149,6 @@ snapshot! {
         /// Values dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or without a receiver.
         undelivered: u64 as UNDELIVERED = inner.target.astray().1;
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that a pending table has
-    /// to this snapshot, in the recorder of the facade `metrics`. Cost: as
-    /// [`Metrics::publish`](crate::Metrics::publish).
     publish
 }
 

@@ -5,29 +5,19 @@
 //! (counters that decide nothing) use [`core::sync::atomic`] in both builds: the checker would
 //! spend its time on them.
 
+#[cfg(expiry_loom)]
+use loom as source;
 #[cfg(not(expiry_loom))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std as source;
 
 #[cfg(expiry_loom)]
-pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+pub(crate) use loom::sync::atomic::AtomicUsize;
+pub(crate) use source::sync::atomic::{
+    fence, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering,
 };
-
-#[cfg(expiry_loom)]
-pub(crate) use loom::sync::atomic::fence;
-#[cfg(not(expiry_loom))]
-pub(crate) use std::sync::atomic::fence;
-
 // For calls that wait by their nature, as for another thread's load; nothing lock-free uses them.
-#[cfg(expiry_loom)]
-pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(expiry_loom))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
-
-#[cfg(expiry_loom)]
-pub(crate) use loom::thread;
-#[cfg(not(expiry_loom))]
-pub(crate) use std::thread;
+pub(crate) use source::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use source::thread;
 
 pub(crate) mod asymmetric;
 pub(crate) mod cell;

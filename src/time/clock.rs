@@ -145,8 +145,6 @@ impl Clock for MonotonicClock {
 /// [`MonotonicClock`]. The kernel's `CLOCK_MONOTONIC_COARSE` is not used: in a virtual machine
 /// nothing bounds its lag. Suspended time does not count.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{Clock, CoarseClock, ExpiringMap};
 /// use std::time::Duration;
@@ -169,25 +167,11 @@ pub struct CoarseClock {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use crate::time::recent::{counter, Recent, Sources, Span};
+    use crate::time::recent::{counter, Recent, Span};
     use libc::{clock_gettime, clockid_t, CLOCK_MONOTONIC};
 
     static SPAN: Span = Span::unknown();
     thread_local!(static RECENT: Recent = const { Recent::new() });
-
-    struct System;
-
-    impl Sources for System {
-        #[inline(always)]
-        fn counter(&self) -> u64 {
-            counter::read()
-        }
-
-        #[inline(always)]
-        fn exact(&self) -> u64 {
-            exact()
-        }
-    }
 
     #[inline]
     pub(super) fn exact() -> u64 {
@@ -209,7 +193,8 @@ mod linux {
     #[inline(always)]
     pub(super) fn recent() -> u64 {
         // It has no destructor, so that it is there as long as the thread.
-        RECENT.try_with(|recent| recent.reading(&SPAN, &System)).unwrap_or_else(|_| exact())
+        let reading = |recent: &Recent| recent.reading(&SPAN, counter::read, exact);
+        RECENT.try_with(reading).unwrap_or_else(|_| exact())
     }
 
     /// The lag of [`recent`]; 0 if it must not be called.

@@ -30,13 +30,6 @@ const WINDOW: std::ops::RangeInclusive<u64> = 10_000_000..=1_000_000_000;
 /// Counts per nanosecond that no counter exceeds.
 const FASTEST: u64 = 10;
 
-pub(super) trait Sources {
-    /// The processor's counter.
-    fn counter(&self) -> u64;
-    /// The exact clock, in nanoseconds.
-    fn exact(&self) -> u64;
-}
-
 /// How far the counter goes in half of [`RECENT`]; 0 until that is known.
 pub(super) struct Span(AtomicU64);
 
@@ -63,22 +56,28 @@ impl Recent {
         Recent(Cell::new(Memory { time: 0, at: 0, from: (0, 0, 0) }))
     }
 
-    /// The time, in nanoseconds of the exact clock, or what it was at most [`RECENT`] ago.
+    /// The time, in nanoseconds of the `exact` clock, or what it was at most [`RECENT`] ago by the
+    /// processor's `counter`.
     #[inline(always)]
-    pub(super) fn reading(&self, span: &Span, sources: &impl Sources) -> u64 {
+    pub(super) fn reading(
+        &self,
+        span: &Span,
+        counter: impl Fn() -> u64,
+        exact: impl Fn() -> u64,
+    ) -> u64 {
         let memory = self.0.get();
-        if sources.counter().wrapping_sub(memory.at) < span.0.load(Relaxed) {
+        if counter().wrapping_sub(memory.at) < span.0.load(Relaxed) {
             memory.time
         } else {
-            self.anew(span, sources)
+            self.anew(span, counter, exact)
         }
     }
 
     #[cold]
-    fn anew(&self, span: &Span, sources: &impl Sources) -> u64 {
+    fn anew(&self, span: &Span, counter: impl Fn() -> u64, exact: impl Fn() -> u64) -> u64 {
         let Memory { mut from, .. } = self.0.get();
-        let at = sources.counter();
-        let time = sources.exact();
+        let at = counter();
+        let time = exact();
         if span.0.load(Relaxed) == 0 {
             let (began, after, width) = from;
             let elapsed = time.wrapping_sub(began);
@@ -87,7 +86,7 @@ impl Recent {
                     // A thread that was faster has measured the same.
                     let _ = span.0.compare_exchange(0, measured, Relaxed, Relaxed);
                 }
-                let now = sources.counter();
+                let now = counter();
                 from = (time, now, now.wrapping_sub(at));
             }
         }

@@ -10,14 +10,6 @@ use std::sync::Arc;
 
 /// Settings of [`Timeouts`].
 ///
-/// | setting | default |
-/// |---|---|
-/// | [`interval`](Self::interval) | 1 ms |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
-///
 /// ```
 /// use expiry::timeouts::TimerError;
 /// use expiry::{MonotonicClock, Timeouts};
@@ -52,11 +44,11 @@ impl Default for TimeoutsBuilder {
 
 impl TimeoutsBuilder {
     setters! {
-        "futures", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        "futures",
+        /// 1 ms unless set.
         interval,
         /// The most futures that may wait at once; beyond it a new one is refused with
-        /// [`TimerError::Full`](super::TimerError::Full). Exact.
+        /// [`TimerError::Full`](super::TimerError::Full). Exact; unbounded unless set.
         capacity,
         /// As on a system without a fence of two sides.
         #[cfg(any(test, expiry_loom))]

@@ -57,8 +57,6 @@ converts!(TimerError);
 
 /// Why a future did not get to its end: its time is up, or its deadline could not be registered.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::timeouts::{TimeoutError, TimerError};
 /// use expiry::Timeouts;

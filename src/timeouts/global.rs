@@ -55,8 +55,6 @@ pub fn timeout_at<F: IntoFuture>(
 
 /// Is ready so long after this call, by the process's own timeouts. It cannot fail.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::timeouts::{sleep, sleep_until};
 /// use std::time::{Duration, Instant};

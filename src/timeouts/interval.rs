@@ -150,10 +150,6 @@ impl<T: Deref<Target = Timeouts>> Interval<T> {
     }
 
     /// Polls for the next tick, which [`tick`](Self::tick) awaits.
-    ///
-    /// # Errors
-    ///
-    /// As [`tick`](Self::tick).
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<(), TimerError>> {
         ready!(self.sleep.poll_over(context.waker()))?;
         let engine = &self.sleep.waiters().engine;

@@ -132,8 +132,6 @@ snapshot! {
     /// Counters. Monotonic but for `waiting` and `slots`; read one after another while others
     /// count. When nothing is going on, `registered` is `waiting + fired + cancelled + closed`.
     ///
-    /// # Examples
-    ///
     /// ```
     /// use expiry::timeouts::TimeoutsMetrics;
     /// use expiry::{ManualClock, Timeouts};
@@ -186,16 +184,14 @@ snapshot! {
         waker_panics: u64 as HANDLER_PANICS
             = waiters.panics.count() + waiters.engine.clock_panics.get();
     }
-    /// Sets each series of [`describe`](crate::publish::describe)'s table that timeouts have to
-    /// this snapshot, in the recorder of the facade `metrics`: `waiting` is `expiry_live`,
-    /// `registered` and `fired` are `expiry_inserted_total` and `expiry_expired_total`, `cancelled`
-    /// is `expiry_removed_total`. Cost: as [`Metrics::publish`](crate::Metrics::publish).
+    /// `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and
+    /// `expiry_expired_total`, `cancelled` is `expiry_removed_total`.
     publish
 }
 
 handle! {
     Timeouts<> { waiters, owner } by waiters,
-    /// For a caller that got [`TimerError::Full`].
+    /// A caller that got [`TimerError::Full`] waits here.
     room
 }
 
@@ -239,13 +235,13 @@ impl Timeouts {
         Timeout::at(self, at, future)
     }
 
-    /// Is ready so long after this call.
+    /// A future that is ready so long after this call.
     #[doc(alias("delay", "schedule"))]
     pub fn sleep(&self, after: Duration) -> Sleep<&Self> {
         Sleep::new(self, after)
     }
 
-    /// Is ready at an instant of the system's monotonic clock; at once if that has passed.
+    /// A future that is ready at an instant of the system's monotonic clock; at once if that has passed.
     pub fn sleep_until(&self, at: Instant) -> Sleep<&Self> {
         Sleep::until(self, at)
     }
@@ -283,7 +279,7 @@ impl Timeouts {
         self.waiters.engine.len(&*self.waiters)
     }
 
-    /// Whether none does.
+    /// Whether no future waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -295,10 +291,10 @@ impl Timeouts {
         TimeoutsMetrics::of(&self.waiters)
     }
 
-    /// Ends it: what waits is woken and resolves to [`TimerError::Closed`], unless its time was up;
-    /// what comes later is refused with that. A future that is ready is ready all the same. Waits
-    /// for the reaper; called by a waker that the reaper calls, or a poll, it only asks: the
-    /// reaper, or that poll, does the rest when the round is over.
+    /// Wakes the futures that wait: they resolve to [`TimerError::Closed`], unless their time was
+    /// up. Later ones are refused with that error, unless they are ready when they are first
+    /// polled. Waits for the reaper. In a waker that the reaper or a poll calls, it only asks: the
+    /// reaper, or that poll, does the rest when its round is over.
     pub fn shutdown(&self) {
         self.owner.shut();
     }
@@ -309,7 +305,7 @@ impl Timeouts {
     /// reaper all is done when this returns; if a waker calls this inside a poll, when that poll
     /// returns.
     ///
-    /// The last one of a server's: its requests, and the draining of trackers, need timers.
+    /// In a server shut this down last: requests, and the draining of trackers, need timers.
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         shut_soon(&self.waiters.engine, self.owner.reaper(), &*self.waiters)
     }

@@ -35,8 +35,6 @@ enum State {
 /// It is `Unpin`, and 32 bytes with a reference or an `Arc`. Dropping it cancels it at once. Polled
 /// again after it was ready, it is ready.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{ManualClock, Timeouts};
 /// use std::time::Duration;

@@ -25,9 +25,7 @@ impl Simulated {
         self.now.set(self.now.get() + self.step.get());
         self.now.get()
     }
-}
 
-impl Sources for Simulated {
     fn counter(&self) -> u64 {
         let counts = self.pass() / 1000 * self.per_us.get();
         counts.wrapping_add(self.ahead.get())
@@ -45,7 +43,7 @@ fn read_for(recent: &Recent, span: &Span, sources: &Simulated, nanos: u64) -> u6
     let (mut anew, mut last) = (0, 0);
     while sources.now.get() < end {
         let before = sources.now.get();
-        let reading = recent.reading(span, sources);
+        let reading = recent.reading(span, || sources.counter(), || sources.exact());
         assert!(reading <= sources.now.get(), "ahead");
         assert!(before.saturating_sub(reading) <= RECENT, "too old");
         anew += u64::from(reading != last);
@@ -80,7 +78,7 @@ fn a_thread_that_is_held_up_wherever_it_may_be_reads_no_old_time() {
         for turn in 0..3_000 {
             sources.step.set(if turn % 7 == 0 { 3_000_000 } else { 20 });
             let before = sources.now.get();
-            let reading = recent.reading(&span, &sources);
+            let reading = recent.reading(&span, || sources.counter(), || sources.exact());
             assert!(before.saturating_sub(reading) <= RECENT, "too old");
             assert!(reading <= sources.now.get(), "ahead");
         }

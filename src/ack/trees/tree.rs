@@ -24,7 +24,7 @@ use crate::core::memory::ZeroValid;
 use crate::core::occupancy::{Unnamed, Vacant};
 use crate::core::slot::{Fields, Payload, Slot};
 use crate::core::value::Place;
-use crate::sync::{step, AtomicU64, Ordering};
+use crate::sync::{overwrite, step, AtomicU64, Ordering};
 #[cfg(not(expiry_loom))]
 use std::marker::PhantomData;
 
@@ -137,11 +137,7 @@ pub(super) fn occupy<'a, T: 'static>(
         // SAFETY: just claimed.
         unsafe { Tree::token(slot).put(token) };
     }
-    // A swap that was prepared against an earlier occupant may succeed before; this store
-    // overwrites it. Loom needs a swap, as in `Header::give_back`.
-    #[cfg(not(expiry_loom))]
-    tree.word.store(word, Ordering::Release);
-    #[cfg(expiry_loom)]
-    tree.word.swap(word, Ordering::Release);
+    // A swap that was prepared against an earlier occupant may succeed before.
+    overwrite(&tree.word, word, Ordering::Release);
     vacant.publish(lease)
 }

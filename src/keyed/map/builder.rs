@@ -3,20 +3,21 @@
 use super::ExpiringMap;
 use crate::error::BuildError;
 use crate::hash::RandomState;
-use crate::keyed::removals::{Channel, Removals};
+use crate::keyed::removals::Removals;
 use crate::keyed::removed::Removed;
 use crate::keyed::store::{Eviction, EvictionPolicy, Listener, RemovalCause, Store, Weigher};
 use crate::keyed::Expiry;
-use crate::kit::channel::{channel, Receiver, WhenFull};
+use crate::kit::channel::{Receiver, WhenFull};
+use crate::kit::handle::builder;
 use crate::kit::lifecycle::Owner;
 use crate::kit::setup::{setters, Setup};
+use crate::kit::target::{builds, Target};
 use crate::sync::flights::Flights;
 use crate::time::nanos;
 #[cfg(doc)]
 use crate::StoreError;
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settings of an [`ExpiringMap`].
@@ -28,13 +29,9 @@ use std::time::Duration;
 /// | [`expiry`](Self::expiry) | none: all entries live as the builder says |
 /// | [`refresh_after`](Self::refresh_after) | never |
 /// | [`interval`](Self::interval) | none: 1 ms, or a 256th of the lifetime up to 1 s |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity), [`max_capacity`](Self::max_capacity) or [`max_weight`](Self::max_weight) | unbounded |
 /// | [`eviction_policy`](Self::eviction_policy) | [`EvictionPolicy::S3Fifo`] |
 /// | [`statistics`](Self::statistics) | off |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
 /// | [`hasher`](Self::hasher) | [`RandomState`] |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 ///
 /// ```
 /// use expiry::{RemovalCause, ExpiringMap};
@@ -60,7 +57,7 @@ pub struct ExpiringMapBuilder<K, V, S = RandomState> {
     expiry: Option<Arc<dyn Expiry<K, V>>>,
     eviction_policy: EvictionPolicy,
     statistics: bool,
-    listener: Option<Listener<K, V>>,
+    listener: Option<Arc<Listener<K, V>>>,
     hasher: Hashing<S>,
 }
 
@@ -72,27 +69,9 @@ enum Hashing<S> {
     ByDefault(fn(&Setup) -> S),
 }
 
-impl<K, V, S: Clone> Clone for ExpiringMapBuilder<K, V, S> {
-    fn clone(&self) -> Self {
-        ExpiringMapBuilder {
-            setup: self.setup.clone(),
-            weigher: self.weigher.clone(),
-            expiry: self.expiry.clone(),
-            listener: self.listener.clone(),
-            hasher: self.hasher.clone(),
-            ..*self
-        }
-    }
-}
-
-impl<K, V, S> fmt::Debug for ExpiringMapBuilder<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExpiringMapBuilder")
-            .field("time_to_live", &self.time_to_live)
-            .field("time_to_idle", &self.time_to_idle)
-            .field("interval", &self.setup.interval)
-            .finish_non_exhaustive()
-    }
+builder! {
+    ExpiringMapBuilder<K, V; S> with weigher expiry listener hasher,
+    shows time_to_live, shows time_to_idle
 }
 
 impl<K, V> Default for ExpiringMapBuilder<K, V> {
@@ -116,8 +95,7 @@ impl<K, V> Default for ExpiringMapBuilder<K, V> {
 
 impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     setters! {
-        "entries", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        "entries",
         ///
         /// Without one, a lifetime is rounded up by at most a 256th of it, and by a millisecond to
         /// a second: the reaper wakes up once a second for what lives for hours, and yet is there
@@ -126,13 +104,8 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// A lifetime can be up to 2^39 - 2 intervals long. Without one: 17 years, or as much less
         /// as the shortest default time is below a millisecond.
         interval,
-        /// The most entries there may be at once; beyond it new keys are refused with
-        /// [`StoreError::Full`], unless something is due, which is then ended first. Exact.
-        /// The inserting thread expires it, and so calls the listener: hold no lock there that the
-        /// listener takes. What is due does not help in a shard that another thread drives, such as
-        /// one whose listener takes its time. To evict instead, set
-        /// [`max_capacity`](Self::max_capacity).
-        capacity,
+        /// To evict instead, set [`max_capacity`](Self::max_capacity).
+        expiring capacity,
         /// The most entries there may be at once; where a new key finds no room, the map evicts
         /// another entry. Exact: there are never more. The inserting thread evicts, and so calls
         /// the listener, with [`RemovalCause::Size`].
@@ -350,115 +323,52 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Builds the map and starts its reaper thread.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] says which setting is out of range, or what the system refused.
-    pub fn build(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        self.built(true)
+    builds! {
+        ExpiringMap<K, V, S>, poll "ExpiringMap::poll", item Removed<'static, K, V>,
+        "each end of a value, once, as a [`Removed`] with its cause", polls return false,
+        build,
+        /// Values expire in a poll. Look-ups never return an expired one, polled or not.
+        build_manual,
+        /// A thread, or a task, that receives may be slow: it delays neither the reaper nor the
+        /// calls that end entries.
+        ///
+        /// The receiver ends, as an iterator and as a stream, when all handles to the map have been
+        /// dropped and all that was sent was received. Each [`Removed`] keeps its entry's slot,
+        /// with key and value, which the [capacity](Self::capacity) does not count any more. While
+        /// the channel has one, the handle that the removing call returned gives no value by
+        /// [`Removed::try_into_value`].
+        ///
+        /// ```
+        /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
+        /// use std::thread;
+        ///
+        /// let builder = ExpiringMap::<u64, &str>::builder();
+        /// let (files, removals) = builder.build_with_channel(1000, WhenFull::Spill)?;
+        /// let closer = thread::spawn(move || {
+        ///     let causes = removals.map(|removed| {
+        ///         // slow work with removed.key() and removed.value()
+        ///         removed.cause()
+        ///     });
+        ///     causes.collect::<Vec<_>>()
+        /// });
+        /// files.insert(1, "a file")?;
+        /// assert_eq!(files.remove(&1).as_deref(), Some(&"a file")); // waits for no thread
+        /// files.insert(2, "another file")?;
+        /// drop(files); // the last handle: the receiver comes to its end
+        /// assert_eq!(closer.join().unwrap(), [RemovalCause::Removed, RemovalCause::Closed]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        ///
+        /// # Cost
+        ///
+        /// The channel takes 48 bytes for each of its `length` places, at once. Sending takes two
+        /// reference counts and a message.
+        build_with_channel
     }
 
-    /// Builds the map without a thread: values expire in [`ExpiringMap::poll`]. Look-ups never
-    /// return an expired one, polled or not.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build), but for the thread.
-    pub fn build_manual(self) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        self.built(false)
-    }
-
-    /// Builds the map and starts its reaper thread. Each end of a value goes into a channel of
-    /// `length`, once, as a [`Removed`] with its cause. `when_full` says what happens to one that
-    /// finds no room there. A thread, or a task, that receives may be slow: it delays neither the
-    /// reaper nor the calls that end entries.
-    ///
-    /// The receiver ends, as an iterator and as a stream, when all handles to the map have been
-    /// dropped and all that was sent was received. Each [`Removed`] keeps its entry's slot, with
-    /// key and value, which the [capacity](Self::capacity) does not count any more. While the
-    /// channel has one, the handle that the removing call returned gives no value by
-    /// [`Removed::try_into_value`].
-    ///
-    /// # Cost
-    ///
-    /// The channel takes 48 bytes for each of its `length` places, at once. Sending takes two
-    /// reference counts and a message.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build), and [`BuildError::ZeroChannel`], [`BuildError::ChannelTooLong`];
-    /// [`BuildError::TwoReceivers`] where there is a listener.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use expiry::{ExpiringMap, RemovalCause, WhenFull};
-    /// use std::thread;
-    ///
-    /// let builder = ExpiringMap::<u64, &str>::builder();
-    /// let (files, removals) = builder.build_with_channel(1000, WhenFull::Spill)?;
-    /// let closer = thread::spawn(move || {
-    ///     let causes = removals.map(|removed| {
-    ///         // slow work with removed.key() and removed.value()
-    ///         removed.cause()
-    ///     });
-    ///     causes.collect::<Vec<_>>()
-    /// });
-    /// files.insert(1, "a file")?;
-    /// assert_eq!(files.remove(&1).as_deref(), Some(&"a file")); // waits for no thread
-    /// files.insert(2, "another file")?;
-    /// drop(files); // the last handle: the receiver comes to its end
-    /// assert_eq!(closer.join().unwrap(), [RemovalCause::Removed, RemovalCause::Closed]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[allow(clippy::type_complexity)] // a map and its receiver
-    pub fn build_with_channel(
+    fn built(
         self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        self.built_with_channel(length, when_full, true)
-    }
-
-    /// Builds the map with a channel, and without a thread: [`ExpiringMap::poll`] sends what
-    /// expires into the channel of [`build_with_channel`](Self::build_with_channel).
-    ///
-    /// # Errors
-    ///
-    /// As [`build_with_channel`](Self::build_with_channel), but for the thread.
-    #[allow(clippy::type_complexity)] // as above
-    pub fn build_manual_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        self.built_with_channel(length, when_full, false)
-    }
-
-    #[allow(clippy::type_complexity)] // as above
-    fn built_with_channel(
-        self,
-        length: usize,
-        when_full: WhenFull,
-        reaper: bool,
-    ) -> Result<(ExpiringMap<K, V, S>, Receiver<Removed<'static, K, V>>), BuildError> {
-        if self.listener.is_some() {
-            return Err(BuildError::TwoReceivers);
-        }
-        let (sender, receiver) = channel(length, when_full)?;
-        let channel = |store: &Weak<_>| Removals::Channel(Channel { sender, store: store.clone() });
-        Ok((self.built_for(channel, reaper)?, receiver))
-    }
-
-    fn built(mut self, reaper: bool) -> Result<ExpiringMap<K, V, S>, BuildError> {
-        let listener = self.listener.take().map_or(Removals::Unheard, Removals::Listener);
-        self.built_for(|_| listener, reaper)
-    }
-
-    fn built_for(
-        self,
-        removals: impl FnOnce(&Weak<Store<K, V>>) -> Removals<K, V>,
+        target: Target<Removed<'static, K, V>, Listener<K, V>>,
         reaper: bool,
     ) -> Result<ExpiringMap<K, V, S>, BuildError> {
         let hasher = match self.hasher {
@@ -495,7 +405,7 @@ where
         store.handles_hits = self.statistics || self.expiry.is_some();
         store.expiry = self.expiry;
         let store = Arc::new_cyclic(|this| {
-            store.removals = removals(this);
+            store.removals = Removals { target, store: this.clone() };
             store
         });
         let owner = Owner::new(&store, |store| &store.engine, &setup, reaper)?;

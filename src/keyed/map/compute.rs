@@ -42,13 +42,13 @@ pub enum Computed<'a, K: 'static, V: 'static> {
     /// The key had no entry, and this call has put none in.
     Absent,
     /// The key has the entry that it had. After a [`Touch`](Compute::Touch) the [`Ref`] still has
-    /// the deadline from before: Redis' `PERSIST` so learns whether there was one.
+    /// the deadline from before. So Redis' `PERSIST` learns whether there was one.
     Kept(Ref<'a, K, V>),
     /// The key has a new value.
     Put {
-        /// The new entry. `None` if it has ended again: another thread, the listener, or a waker,
-        /// has ended it while the listener heard of the old one, or this call woke a task that
-        /// waits for [room](ExpiringMap::room); or the map was shut down in the midst of this call.
+        /// The new entry; `None` if it has ended again. Another thread may have ended it, or the
+        /// listener that this call has called for the old one, or the waker of a task that waits
+        /// for [room](ExpiringMap::room); or the map was shut down in the midst of this call.
         is: Option<Ref<'a, K, V>>,
         /// The value that it has replaced.
         was: Option<Removed<'a, K, V>>,

@@ -51,7 +51,7 @@ where
     /// [`OccupiedEntry`](crate::expiring_map::OccupiedEntry) or an item of an iterator (this
     /// thread, too), or is in the middle of a call. An entry that a caller holds as
     /// [`Removed`](crate::Removed) is not waited for: a flush that begins after the handle was
-    /// dropped waits for it. The channel's handles are such.
+    /// dropped waits for it. So it is with the items of a channel.
     pub fn flush(&self, limit: Duration) -> bool {
         self.store.flush(limit)
     }
@@ -77,10 +77,9 @@ where
     /// listener, and the future is ready when that is done. The shutdown goes on if the future is
     /// dropped. A map without a reaper has been shut down when this returns.
     #[cfg(feature = "async")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "async")))]
     pub fn shutdown_async(&self) -> impl std::future::Future<Output = ()> + Send + '_ {
         let store = &*self.store;
-        store.wait_no_more();
+        store.removals.target.close();
         shut_soon(&store.engine, self.owner.reaper(), store)
     }
 }

@@ -5,7 +5,7 @@ use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Replaces};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Hindered, Offer, Place};
+use crate::keyed::store::{Entered, Hindered, Place};
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -38,7 +38,7 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// map.insert("key", 1)?;
 /// if let Entry::Occupied(entry) = map.entry("key") {
-///     map.insert("key", 2)?;             // somebody was faster
+///     map.insert("key", 2)?;             // another thread was faster
 ///     assert_eq!(*entry.get(), 1);       // what was looked at
 ///     assert!(entry.remove().is_none()); // and that is not there any more
 /// }
@@ -46,10 +46,10 @@ pub enum Entry<'a, K: 'static, V: 'static, S> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
-    map: &'a ExpiringMap<K, V, S>,
-    key: K,
-    place: Place,
-    entry: Ref<'a, K, V>,
+    pub(super) map: &'a ExpiringMap<K, V, S>,
+    pub(super) key: K,
+    pub(super) place: Place,
+    pub(super) entry: Ref<'a, K, V>,
 }
 
 /// A place for a key that had no entry, and still has none unless another thread has inserted one.
@@ -59,14 +59,14 @@ pub struct OccupiedEntry<'a, K: 'static, V: 'static, S> {
 ///
 /// # let map = expiry::ExpiringMap::builder().build()?;
 /// if let Entry::Vacant(entry) = map.entry("key") {
-///     map.insert("key", 2)?; // somebody was faster
+///     map.insert("key", 2)?; // another thread was faster
 ///     assert_eq!(entry.insert(1).unwrap_err().error, StoreError::Changed);
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct VacantEntry<'a, K: 'static, V: 'static, S> {
-    map: &'a ExpiringMap<K, V, S>,
-    key: K,
+    pub(super) map: &'a ExpiringMap<K, V, S>,
+    pub(super) key: K,
 }
 
 impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
@@ -78,8 +78,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         }
     }
 
-    /// The value that is there, or `value`, inserted. If another thread inserts one first it is
-    /// that one.
+    /// The value that is there, or `value`, inserted. If another thread inserts one first, this
+    /// returns that one.
     ///
     /// # Errors
     ///
@@ -88,9 +88,9 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         self.or_insert_with(|| value)
     }
 
-    /// The value that is there, or what `value` makes, inserted. If another thread inserts one
-    /// first it is that one, and what was made is dropped: nothing is locked, so of several threads
-    /// that find nothing each makes one.
+    /// The value that is there, or what `value` makes, inserted. Nothing is locked, so of several
+    /// threads that find nothing each makes a value. The first that inserts its own wins: the
+    /// others drop theirs, and return that one.
     ///
     /// # Errors
     ///
@@ -103,11 +103,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
     }
 
     /// The value; if the key has none, inserts what the closure makes, with a lifetime of its own;
-    /// otherwise as [`or_insert_with`](Self::or_insert_with).
-    ///
-    /// # Errors
-    ///
-    /// As [`ExpiringMap::insert_for`].
+    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long is
+    /// refused with [`StoreError::Lifetime`].
     pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetimes>,
@@ -141,15 +138,6 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
 }
 
 impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
-    pub(super) fn new(
-        map: &'a ExpiringMap<K, V, S>,
-        key: K,
-        place: Place,
-        entry: Ref<'a, K, V>,
-    ) -> Self {
-        OccupiedEntry { map, key, place, entry }
-    }
-
     /// The key that was asked for.
     pub fn key(&self) -> &K {
         &self.key
@@ -178,11 +166,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
     }
 
     /// Replaces the value by one that has a lifetime of its own; otherwise as
-    /// [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// [`insert`](Self::insert). A lifetime that is zero or too long is refused with
+    /// [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,
@@ -190,22 +175,15 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
     ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         let OccupiedEntry { map, key, place, entry } = self;
         let (store, lifetime) = (&*map.store, lifetime.into());
-        let kept = map.changing(&key, place, entry);
+        let mut pin = map.changing(&key, entry);
         let mut offer = store.offer(place.hash, key, Some(value));
-        let refused = |offer: Offer<'_, K, V>, pin: Option<Pin>, error| {
-            drop(pin);
-            Err(InsertError::of(offer.into_pair(), error))
-        };
-        let Some(mut pin) = kept else {
-            return refused(offer, None, StoreError::Changed);
-        };
         if let Err(error) = offer.weigh() {
-            return refused(offer, Some(pin), error);
+            return Err(InsertError::of(offer.into_pair(), error));
         }
-        loop {
+        let error = loop {
             let found = store.at(&pin, place);
             let Some(now) = found.and_then(|found| store.again(&found)) else {
-                return refused(offer, Some(pin), StoreError::Changed);
+                break StoreError::Changed;
             };
             let lifetime = store.lifetime(&offer, Some(&now), lifetime);
             let mine = store.engine.mine(&pin);
@@ -216,27 +194,23 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
                     let settled = Settled::new(store, pin, new, (old, closed));
                     return Ok(settled.into_replaced().expect("the value that it has replaced"));
                 }
-                Err(Hindered::Overtaken) => {}
                 Err(hindered) => {
                     // This pin holds back what would make room.
                     drop(pin);
                     if let Err(error) = offer.again(hindered, store) {
-                        return refused(offer, None, error);
+                        break error;
                     }
-                    match map.pin_at(offer.key(), place) {
-                        Some(again) => pin = again,
-                        None => return refused(offer, None, StoreError::Changed),
-                    }
+                    pin = store.engine.pin();
                 }
             }
-        }
+        };
+        Err(InsertError::of(offer.into_pair(), error))
     }
 
     /// Ends this very entry. `None` if it has ended, or been replaced, before.
     pub fn remove(self) -> Option<Removed<'a, K, V>> {
         let OccupiedEntry { map, key, place, entry } = self;
-        let pin = map.changing(&key, place, entry);
-        let notice = pin.and_then(|pin| map.store.remove_at(&pin, place));
+        let notice = map.store.remove_at(&map.changing(&key, entry), place);
         let ended = notice.map(Notice::told);
         // After the listener, and before the handle is on its way out: its `Drop` may panic.
         drop(key);
@@ -245,30 +219,18 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
 }
 
 impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
-    /// Invalidates a load of the key that is under way, unpinned. Returns a pin under which the
-    /// entry lives in this place, if it still does.
-    fn changing(&self, key: &K, place: Place, entry: Ref<'_, K, V>) -> Option<Pin> {
+    /// Invalidates a load of the key that is under way, unpinned. Returns a pin.
+    fn changing(&self, key: &K, entry: Ref<'_, K, V>) -> Pin {
         if !self.flights.are_there() {
-            return Some(entry.into_pin());
+            return entry.into_pin();
         }
         drop(entry);
         self.invalidate_load(key);
-        self.pin_at(key, place)
-    }
-
-    /// A pin under which the key's entry lives in this place, if it still does.
-    fn pin_at(&self, key: &K, place: Place) -> Option<Pin> {
-        let pin = self.store.engine.pin();
-        let there = self.store.living(&pin, self.wanted(place.hash, key))?.place();
-        (there == place).then_some(pin)
+        self.store.engine.pin()
     }
 }
 
 impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> VacantEntry<'a, K, V, S> {
-    pub(super) fn new(map: &'a ExpiringMap<K, V, S>, key: K) -> Self {
-        VacantEntry { map, key }
-    }
-
     /// The key that was asked for.
     pub fn key(&self) -> &K {
         &self.key
@@ -289,11 +251,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> VacantEntry<'a, K, V, S> {
         self.insert_for(value, Lifetimes::new())
     }
 
-    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert). A
+    /// lifetime that is zero or too long is refused with [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,

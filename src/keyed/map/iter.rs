@@ -9,8 +9,6 @@ use std::hash::{BuildHasher, Hash};
 /// the map for as long as it lives. The iterator itself pins it only between items whose keys share
 /// all bits of their hash, which are few unless the hasher is weak.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{expiring_map::Iter, ExpiringMap, RandomState};
 ///

@@ -3,8 +3,6 @@
 use crate::core::engine::Pin;
 use crate::core::lease::Lease;
 use crate::keyed::store::{Found, Lent, Store};
-use std::fmt;
-use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 /// An entry's key and value, lent for as long as this lives. It pins the map: while it lives, no
@@ -82,20 +80,6 @@ impl<'a, K, V> Ref<'a, K, V> {
     }
 }
 
-impl<K, V> Deref for Ref<'_, K, V> {
-    type Target = V;
-
-    fn deref(&self) -> &V {
-        self.value()
-    }
-}
-
-impl<K, V: fmt::Debug> fmt::Debug for Ref<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().fmt(f)
-    }
-}
-
 /// The entry that a closure of [`ExpiringMap::compute`](crate::ExpiringMap::compute) decides about.
 /// Dereferences to the value.
 pub struct Current<'a, K: 'static, V: 'static> {
@@ -120,8 +104,7 @@ impl<'a, K, V> Current<'a, K, V> {
     /// How long the entry has left before this use, as [`Ref::remaining`] says. Reads the clock.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        let deadlines = &self.store.engine.deadlines;
-        deadlines.left(self.lease, deadlines.now_for_look())
+        self.store.left(self.lease)
     }
 
     /// When the entry expires by its deadline, as [`Ref::expires_at`] says it.
@@ -131,16 +114,25 @@ impl<'a, K, V> Current<'a, K, V> {
     }
 }
 
-impl<K, V> Deref for Current<'_, K, V> {
-    type Target = V;
+/// What a reference to an entry is, to most callers: its value.
+macro_rules! stands_for_value {
+    ($($reference:ident),*) => {$(
+        impl<K, V> std::ops::Deref for $reference<'_, K, V> {
+            type Target = V;
 
-    fn deref(&self) -> &V {
-        self.value()
-    }
+            fn deref(&self) -> &V {
+                self.value()
+            }
+        }
+
+        impl<K, V: std::fmt::Debug> std::fmt::Debug for $reference<'_, K, V> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.value().fmt(f)
+            }
+        }
+    )*};
 }
 
-impl<K, V: fmt::Debug> fmt::Debug for Current<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().fmt(f)
-    }
-}
+pub(super) use stands_for_value;
+
+stands_for_value!(Ref, Current);

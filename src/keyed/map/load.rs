@@ -4,6 +4,7 @@ mod guard;
 mod many;
 
 pub use self::guard::LoadGuard;
+use super::lent::stands_for_value;
 use super::{ExpiringMap, Ref};
 use crate::keyed::store::Found;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
@@ -16,7 +17,6 @@ use std::borrow::Borrow;
 use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -69,19 +69,7 @@ impl<K, V> Value<'_, K, V> {
     }
 }
 
-impl<K, V> Deref for Value<'_, K, V> {
-    type Target = V;
-
-    fn deref(&self) -> &V {
-        self.value()
-    }
-}
-
-impl<K, V: fmt::Debug> fmt::Debug for Value<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().fmt(f)
-    }
-}
+stands_for_value!(Value);
 
 /// What [`ExpiringMap::get_or_guard`] returns.
 #[derive(Debug)]
@@ -172,8 +160,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
     /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
     /// finds an old value calls its `load`, too. The others get the old value at once.
     ///
-    /// Unlike [`or_insert_with`](super::Entry::or_insert_with), which blocks no caller. The key is
-    /// borrowed: where it has a value, nothing is allocated.
+    /// ([`or_insert_with`](super::Entry::or_insert_with) blocks no caller: each makes a value.) The
+    /// key is borrowed: where it has a value, nothing is allocated.
     ///
     /// # Cost
     ///
@@ -419,18 +407,17 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
 }
 
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// The value of a key, loaded by a future, on any runtime; otherwise as
     /// [`get_or_insert_with`](Self::get_or_insert_with). Callers that wait block no thread. The
     /// [`Value`] is not `Send`: clone what is needed before the next `await`. If the loading caller
     /// is dropped, a waiting one loads.
     ///
-    /// If a task keeps a future of this unpolled and awaits another one of the same key, that loads
-    /// itself once the kept one's load was woken in vain. The kept one then gets its own value,
-    /// which the map does not keep. Both futures must be polled by the same waker, as in `join!`
-    /// and `select!`: a `FuturesUnordered` has wakers of its own. A future waits also where a
-    /// listener blocks on it.
+    /// A task may keep one future of a key unpolled and await another. Once the kept one's load was
+    /// woken and is not polled, the awaited one loads the key itself. The kept one then gets its
+    /// own value, and the map does not keep that. Both futures must be polled by the same waker, as
+    /// in `join!` and `select!`: a `FuturesUnordered` has wakers of its own. A future waits also
+    /// where a listener blocks on it.
     ///
     /// # Errors
     ///

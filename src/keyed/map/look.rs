@@ -114,9 +114,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         K: Borrow<Q>,
     {
         let (wanted, pin) = self.seek(key);
-        let found = self.store.living(&pin, wanted)?;
-        let deadlines = &self.store.engine.deadlines;
-        Some(deadlines.left(found.lease, deadlines.now_for_look()))
+        Some(self.store.left(self.store.living(&pin, wanted)?.lease))
     }
 
     /// When a key's entry expires, unless it is used, by the system's monotonic clock. `None` also

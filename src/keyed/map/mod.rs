@@ -101,34 +101,34 @@ use std::time::Duration;
 /// # When values are dropped
 ///
 /// The map drops key and value when no thread can hold them: within two intervals of the end, or
-/// 32 ms if that is longer. If a thread holds a reference, or is in the midst of a call, for longer,
-/// it is within 0.2 s after that, or two intervals.
+/// 32 ms if that is longer. A thread that holds a reference for longer, or is in the midst of a
+/// call, delays that until 0.2 s, or two intervals, after it lets go.
 ///
-/// * The map's reaper drops them; without a reaper, the thread in [`poll`](Self::poll). A thread
-///   that drives the map for another reason drops them too: the caller of
-///   [`shutdown`](Self::shutdown), and, rarely, an insertion that finds the map full, or a call
-///   after the clock has jumped by years.
-/// * Beside these, only the caller of [`flush`](Self::flush) drops them, the caller of
-///   [`Removed::try_into_value`](crate::Removed::try_into_value), the thread that drops the last
-///   handle to the map, and, after a shutdown of a map with a
-///   [channel](ExpiringMapBuilder::build_with_channel), a thread without a [`Ref`] that drops a
-///   [`Removed`](crate::Removed).
-/// * Where more than 4,096 entries wait, and more than an eighth of the live ones, a thread that
-///   lets go of an ended entry drops some first: twice as many as it ends. In a bounded map it does
-///   so too where what waits weighs more than a quarter of the bound (and than 16): an entry weighs
-///   1, unless the map weighs. So live and ended values take at most five quarters of the bound,
-///   and a 64th for each thread, unless a thread holds a reference. It does so after its call,
-///   while it holds no [`Ref`] or item of an iterator and is inside no listener. So slow drops slow
-///   down the threads that cause them, and what waits stays bounded, unless each entry ends beside
-///   a `Ref` or an item.
-/// * `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
-///   the map, or panic. It may take a lock, but none that a thread holds while it ends entries:
-///   that thread may be the one that drops. A panic is caught and counted (`drop_panics` in the
-///   [metrics](crate::StoreMetrics)).
-/// * A slow `Drop` delays this map's reaper, and so the listener. It delays no other map.
-/// * What pins the map delays the drops of this map only. `unreclaimed` in the metrics counts the
-///   entries that wait, and [`flush`](Self::flush) waits for them. Insertions go on meanwhile, and
-///   what they end waits too, also in a bounded map.
+/// | thread | what it drops |
+/// |---|---|
+/// | the reaper; without one the caller of [`poll`](Self::poll) | all that may be dropped |
+/// | the caller of [`flush`](Self::flush) or [`shutdown`](Self::shutdown), and the thread that drops the last handle to the map | the same |
+/// | an insertion that finds the map full, a call after the clock has jumped by years | the same, rarely |
+/// | the caller of [`Removed::try_into_value`](crate::Removed::try_into_value) | that key |
+/// | a thread without a [`Ref`] that drops a [`Removed`](crate::Removed), after a shutdown of a map with a [channel](ExpiringMapBuilder::build_with_channel) | all that may be dropped |
+/// | a call that has ended an entry, where too many wait | twice as many as it ends |
+///
+/// Too many wait where they are more than 4,096, and more than an eighth of the live ones. In a
+/// bounded map they also are too many where they weigh more than a quarter of the bound, and than
+/// 16; an entry weighs 1, unless the map weighs. So live and ended values take at most five quarters
+/// of the bound, and a 64th for each thread, unless a thread holds a reference. A call drops them at
+/// its end, but not while its thread holds a [`Ref`] or an item of an iterator, or is inside a
+/// listener. So slow drops slow down the threads that cause them.
+///
+/// `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
+/// the map, or panic: a panic is caught and counted (`drop_panics` in the
+/// [metrics](crate::StoreMetrics)). It may take a lock, but none that a thread holds while it ends
+/// entries: that thread may be the one that drops. A slow `Drop` delays this map's reaper, and so
+/// the listener, and no other map.
+///
+/// What pins the map delays the drops of this map only. `unreclaimed` in the metrics counts the
+/// entries that wait. Insertions go on meanwhile, and what they end waits too, also in a bounded
+/// map.
 #[doc(alias = "cache")]
 pub struct ExpiringMap<K: 'static, V: 'static, S = RandomState> {
     store: Arc<Store<K, V>>,

@@ -117,11 +117,8 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         self.insert_for(key, value, Lifetimes::new())
     }
 
-    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`insert`](Self::insert), and [`StoreError::Lifetime`].
+    /// Inserts a value that has a lifetime of its own; otherwise as [`insert`](Self::insert). A
+    /// lifetime that is zero or too long is refused with [`StoreError::Lifetime`].
     pub fn insert_for(
         &self,
         key: K,
@@ -233,9 +230,9 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     let (lent, place) = (found.lend(), found.place());
                     // SAFETY: found under the pin.
                     let entry = unsafe { Ref::new(&self.store, lent, pin) };
-                    break OccupiedEntry::new(self, key, place, entry).into();
+                    break OccupiedEntry { map: self, key, place, entry }.into();
                 }
-                None => break VacantEntry::new(self, key).into(),
+                None => break VacantEntry { map: self, key }.into(),
             }
         }
     }

@@ -16,15 +16,6 @@ use std::time::Duration;
 type Handler<K, T> = dyn Fn(&K, T) + Send + Sync;
 
 /// Settings of a [`PendingMap`].
-///
-/// | setting | default |
-/// |---|---|
-/// | [`timeout`](Self::timeout) | for ever |
-/// | [`interval`](Self::interval) | 1 ms |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 #[must_use = "a builder does nothing until one of its build methods is called"]
 pub struct PendingMapBuilder<K, T> {
     setup: Setup,
@@ -48,16 +39,12 @@ where
     T: Send + 'static,
 {
     setters! {
-        "values", "build_manual",
-        /// The granularity of time: deadlines are rounded up to it. At least 10 microseconds.
+        "values",
+        /// 1 ms unless set.
         interval,
-        /// The most values there may be at once; exact. Beyond it new keys are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless a value is due, which is then
-        /// expired first. The inserting thread expires it, and so calls the listener: hold no lock
-        /// there that the listener takes.
-        capacity,
+        expiring capacity,
         /// How long a value stays that is inserted with
-        /// [`Lifetime::Default`](crate::Lifetime::Default).
+        /// [`Lifetime::Default`](crate::Lifetime::Default). For ever unless set.
         timeout(timeout: Duration) sets timeout = Some(timeout);
     }
 

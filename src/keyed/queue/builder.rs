@@ -14,15 +14,6 @@ use std::time::Duration;
 
 /// Settings of an [`ExpiryQueue`].
 ///
-/// | setting | default |
-/// |---|---|
-/// | [`interval`](Self::interval) | 100 ms |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
-/// | [`pause_grace`](Self::pause_grace) | none |
-///
 /// ```
 /// use expiry::ExpiryQueue;
 /// use std::time::Duration;
@@ -51,15 +42,10 @@ builder!(ExpiryQueueBuilder<K> with listener);
 
 impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueueBuilder<K> {
     setters! {
-        "keys", "build_manual",
-        /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        "keys",
+        /// 100 ms unless set.
         interval,
-        /// The most keys there may be at once; exact. Beyond it new keys are refused with
-        /// [`StoreError::Full`](crate::StoreError::Full), unless another key is due, which is then
-        /// expired first. The inserting thread expires it, and so calls the listener: hold no lock
-        /// there that the listener takes. What is due does not help in a shard that another thread
-        /// drives, such as one whose listener takes its time.
-        capacity,
+        expiring capacity,
     }
 
     /// A stall of the process does not count against the keys. If no thread polled for longer than

@@ -74,10 +74,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     /// Renews a lease by its handle, without the look-up; otherwise as [`touch`](Self::touch).
-    ///
-    /// # Errors
-    ///
-    /// As [`touch`](Self::touch).
     #[inline]
     #[doc(alias("heartbeat", "keep_alive", "renew"))]
     pub fn touch_by(&self, handle: Handle, timeout: Duration) -> Result<bool, LifetimeError> {

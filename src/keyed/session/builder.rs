@@ -28,10 +28,6 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// | [`first_id`](Self::first_id) | of the time |
 /// | [`collect_touches`](Self::collect_touches) | off |
 /// | [`lend_tokens`](Self::lend_tokens) | off |
-/// | [`shards`](Self::shards) | the number of cores, as a power of two, at most 16 |
-/// | [`capacity`](Self::capacity) | unbounded |
-/// | [`clock`](Self::clock) | [`CoarseClock`](crate::CoarseClock) |
-/// | [`reaper_budget`](Self::reaper_budget) | 4096 |
 /// | [`pause_grace`](Self::pause_grace) | none |
 ///
 /// ```
@@ -112,15 +108,10 @@ impl<T: Send + Sync + 'static> SessionTrackerBuilder<Arc<T>> {
 
 impl<T: Send + 'static> SessionTrackerBuilder<T> {
     setters! {
-        "sessions", "build_manual",
-        /// The granularity of time: expiry times are rounded up to it. At least 10 microseconds.
+        "sessions",
         interval,
-        /// The most sessions there may be at once, those included that are being closed; exact.
-        /// Beyond it new ones are refused with [`StoreError::Full`](crate::StoreError::Full),
-        /// unless one is due, which is then expired first. The inserting thread expires it, and so
-        /// calls the listener: hold no lock there that the listener takes. What is due does not
-        /// help in a shard that another thread drives, such as one whose listener takes its time.
-        capacity,
+        /// Sessions that are being closed count.
+        expiring capacity,
         /// The shortest timeout that is granted, at least the interval: shorter requests get it.
         minimum_timeout(timeout: Duration) sets minimum = Some(timeout);
         /// The longest timeout that is granted; a caller that asks for more gets this.

@@ -8,9 +8,9 @@ use crate::time::NEVER;
 use std::time::Duration;
 
 impl<T: Send + 'static> SessionTracker<T> {
-    /// What has expired, all of it. Several threads may poll: they share the work, and each session
-    /// is given to one of them. In no order. Where there is a handler, it gets them instead, and
-    /// this is empty.
+    /// Returns all sessions that have expired, in no order. Any number of threads may poll: they
+    /// share the work, and each session is returned to one of them. Where there is a listener or a
+    /// channel, that gets them, and this returns none.
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo<T>> {
         self.shared.target.poll_all(|into| self.poll_into(into, usize::MAX))

@@ -28,8 +28,6 @@ const COUNT_BITS: u32 = 16;
 ///
 /// Displayed, and parsed, as `0x` and 16 hexadecimal digits. With the feature `serde` a number.
 ///
-/// # Examples
-///
 /// ```
 /// use expiry::{SessionId, SessionTracker};
 /// use std::time::Duration;

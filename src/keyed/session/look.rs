@@ -22,8 +22,8 @@ impl<T: 'static> Inner<T> {
 }
 
 impl<T: Send + Sync + 'static> SessionTracker<Arc<T>> {
-    /// The token of a session, be it about to be closed: to push to its client, say. `None` if
-    /// there is no such session, or the tracker does not [lend
+    /// The token of a session, also of one that is being closed: to push to its client, say.
+    /// `None` if there is no such session, or the tracker does not [lend
     /// tokens](super::SessionTrackerBuilder::lend_tokens). The session may end meanwhile; the token
     /// stays as long as the caller keeps it. One look-up, and a reference count.
     ///
@@ -105,7 +105,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.with(id, |found| self.look(found, self.store.engine.deadlines.clock().now())).ok()
     }
 
-    /// Whether there is such a session, be it about to be closed.
+    /// Whether there is such a session. One that is being closed is there.
     #[must_use]
     pub fn contains(&self, id: SessionId) -> bool {
         self.with(id, |_| ()).is_ok()

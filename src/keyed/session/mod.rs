@@ -100,8 +100,8 @@ impl<T: 'static> given::Item<SessionId, Seat<T>> for SessionInfo<T> {
 /// A session that is tracked: its id, the timeout that was granted, and where it is, for touching
 /// it without a look-up.
 ///
-/// It stands for one stay of the id in one tracker: after that has ended, and elsewhere, there is
-/// no such session.
+/// It stands for one stay of the id in one tracker. After that stay, and in another tracker, calls
+/// by it return [`SessionError::Unknown`].
 ///
 /// ```
 /// use expiry::{SessionError, SessionTracker};

@@ -74,7 +74,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         }
     }
 
-    /// Makes a local session global, be it about to be closed. True if this did, false if it was
+    /// Makes a local session global, also one that is being closed. Returns `false` if it was
     /// global before: of several calls that meet one returns `true`.
     ///
     /// # Errors

@@ -64,30 +64,18 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     /// Renews a session, this once with another timeout, as near to it as can be
     /// [granted](Self::grant); otherwise as [`touch`](Self::touch).
-    ///
-    /// # Errors
-    ///
-    /// As [`touch`](Self::touch).
     pub fn touch_for(&self, id: SessionId, timeout: Duration) -> Result<(), SessionError> {
         let hash = self.hash(id);
         self.catching_up(|| self.try_touch(hash, id, Some(timeout)))
     }
 
     /// Renews a session by its handle, without the look-up; otherwise as [`touch`](Self::touch).
-    ///
-    /// # Errors
-    ///
-    /// As [`touch`](Self::touch).
     pub fn touch_by(&self, session: &Session) -> Result<(), SessionError> {
         self.touch_by_for(session, session.timeout)
     }
 
     /// Renews a session by its handle, without the look-up, with another timeout; otherwise as
     /// [`touch_for`](Self::touch_for).
-    ///
-    /// # Errors
-    ///
-    /// As [`touch`](Self::touch).
     pub fn touch_by_for(&self, session: &Session, timeout: Duration) -> Result<(), SessionError> {
         self.catching_up(|| {
             if !self.shared.extra.collects {

@@ -36,18 +36,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn part(&self) {
         self.engine.flush(PARTING, self);
     }
-
-    /// A shutdown has begun: no thread waits for room in the channel any more.
-    pub(in crate::keyed) fn wait_no_more(&self) {
-        if let Some(channel) = self.removals.channel() {
-            channel.sender.close();
-        }
-    }
 }
 
 impl<K: 'static, V: 'static> Shut for Store<K, V> {
     fn shut(&self, reaper: Option<&Reaping>) {
-        self.wait_no_more();
+        self.removals.target.close();
         shut(&self.engine, reaper, self);
     }
 }

@@ -8,7 +8,6 @@ use crate::core::index::Sighting;
 use crate::core::occupancy::Ended;
 use crate::keyed::removed::EndedSlot;
 use std::borrow::Borrow;
-use std::sync::Arc;
 
 /// How an entry ended.
 ///
@@ -56,7 +55,7 @@ impl std::fmt::Display for RemovalCause {
 
 /// Called for every end, once, by the thread that ended the entry, afterwards and unpinned. It may
 /// call the store, be slow, or panic.
-pub(crate) type Listener<K, V> = Arc<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
+pub(crate) type Listener<K, V> = dyn Fn(&K, &V, RemovalCause) + Send + Sync;
 
 impl<K: 'static, V: 'static> Store<K, V> {
     /// Ends an entry that was found. Returns `None` if its lease has changed meanwhile. A caller

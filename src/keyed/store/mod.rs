@@ -56,10 +56,11 @@ use crate::core::value::Owned;
 use crate::error::BuildError;
 use crate::kit::panics::Panics;
 use crate::kit::setup::Setup;
+use crate::kit::target::Target;
 use crate::sync::Ordering;
 use crate::time::nanos;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The states of an entry that has not ended.
@@ -237,7 +238,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             engine: Engine::new(config, share).map_err(|_| BuildError::OutOfMemory)?,
             timeout: timeout.map(nanos),
             idle: idle.map(nanos),
-            removals: Removals::Unheard,
+            removals: Removals { target: Target::Unheard, store: Weak::new() },
             eviction: None,
             weigher: None,
             reloads_with: None,

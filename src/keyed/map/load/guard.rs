@@ -98,11 +98,8 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
     }
 
     /// Inserts a loaded value that has a lifetime of its own; otherwise as
-    /// [`insert`](Self::insert).
-    ///
-    /// # Errors
-    ///
-    /// As [`ExpiringMap::insert_for`].
+    /// [`insert`](Self::insert). A lifetime that is zero or too long is refused with
+    /// [`StoreError::Lifetime`].
     pub fn insert_for(
         self,
         value: V,

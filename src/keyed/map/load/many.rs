@@ -98,7 +98,6 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
 }
 
 #[cfg(feature = "async")]
-#[cfg_attr(docsrs, doc(cfg(feature = "async")))]
 impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// As [`try_get_or_insert_many`](Self::try_get_or_insert_many), for a task: one future loads
     /// what is missing, on any runtime, and waiting blocks no thread. If this is dropped, waiting
