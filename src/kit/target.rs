@@ -238,8 +238,8 @@ macro_rules! drains {
     };
 }
 
-/// The drains and shutdowns of a store whose entries expire to a [`Target`]. What a shutdown returns
-/// may be sorted. The attributes are further documentation of `shutdown`.
+/// The drains and shutdowns of a store whose entries expire to a [`Target`]. What a shutdown
+/// returns may be sorted. The attributes are further documentation of `shutdown`.
 macro_rules! shutdowns {
     (
         $things:literal, return $item:ty $(, sorted by $key:path)?,

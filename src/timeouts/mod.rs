@@ -225,7 +225,8 @@ impl Timeouts {
         Sleep::new(self, after)
     }
 
-    /// A future that is ready at an instant of the system's monotonic clock; at once if that has passed.
+    /// A future that is ready at an instant of the system's monotonic clock; at once if that has
+    /// passed.
     pub fn sleep_until(&self, at: Instant) -> Sleep<&Self> {
         Sleep::until(self, at)
     }

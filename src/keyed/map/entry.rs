@@ -103,8 +103,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
     }
 
     /// The value; if the key has none, inserts what the closure makes, with a lifetime of its own;
-    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long is
-    /// refused with [`StoreError::Lifetime`].
+    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long
+    /// is refused with [`StoreError::Lifetime`].
     pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetimes>,
