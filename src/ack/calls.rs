@@ -181,9 +181,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// # Errors
     ///
     /// As [`ack`](Self::ack).
-    #[doc(alias = "heartbeat")]
-    #[doc(alias = "renew")]
-    #[doc(alias = "touch")]
+    #[doc(alias("heartbeat", "renew", "touch"))]
     pub fn reset_timeout(&self, root: impl Into<RootId>) -> Result<Done, AckError> {
         self.reset_timeout_for(root, Lifetime::Default)
     }

@@ -11,7 +11,7 @@ use crate::kit::snapshot::snapshot;
 use crate::sync::Ordering;
 use crate::time::NEVER;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 snapshot! {
@@ -191,17 +191,14 @@ impl<T: Send + 'static> AckTracker<T> {
     /// delays no other thread.
     #[must_use]
     pub fn oldest(&self, most: usize) -> Vec<InFlight> {
-        let mut heap = BinaryHeap::new();
-        self.trees.each_in_flight(|InFlight { root, owner, age, remaining }, _| {
-            heap.push(Reverse((age, root, owner, remaining)));
-            if heap.len() > most {
-                heap.pop();
+        let mut oldest = BTreeMap::new();
+        self.trees.each_in_flight(|root, _| {
+            oldest.insert(Reverse((root.age, root.root)), root);
+            if oldest.len() > most {
+                oldest.pop_last();
             }
         });
-        let oldest = heap.into_sorted_vec().into_iter();
-        let in_flight =
-            |Reverse((age, root, owner, remaining))| InFlight { root, owner, age, remaining };
-        oldest.map(in_flight).collect()
+        oldest.into_values().collect()
     }
 
     /// All roots in flight of one owner. O(capacity).

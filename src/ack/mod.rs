@@ -157,30 +157,7 @@ pub enum OnDrop {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Simulated, without a thread:
-///
-/// ```
-/// use expiry::{AckTracker, ManualClock};
-/// use std::time::Duration;
-///
-/// let clock = ManualClock::new();
-/// let tracker = AckTracker::builder()
-///     .timeout(Duration::from_secs(60))
-///     .clock(clock.clone())
-///     .on_outcome(|outcome: expiry::Outcome| assert!(outcome.is_timed_out()))
-///     .build_manual()?;
-/// tracker.issue(expiry::edge(), 42)?;
-/// loop {
-///     let polled = tracker.poll(1000);
-///     if polled.more {
-///         continue;
-///     }
-///     let Some(next) = polled.next else { break };
-///     clock.advance(next);
-/// }
-/// assert!(tracker.is_empty());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// [`Polled`] has an example of a simulation, without a thread.
 pub struct AckTracker<T: 'static = ()> {
     trees: Arc<Trees<T>>,
     owner: Arc<Owner<Trees<T>>>,

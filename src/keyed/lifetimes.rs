@@ -1,12 +1,11 @@
 //! How long an entry lives, and how long it may go unused.
 
 use crate::time::Lifetime;
-use std::time::{Duration, Instant};
 
 /// How long an entry of an [`ExpiringMap`](crate::ExpiringMap) may live, and how long it may go
 /// unused; the nearer ends it.
 ///
-/// A [`Duration`] or a [`Lifetime`] is a time to live, with the map's own time to idle.
+/// A `Duration`, an `Instant` or a [`Lifetime`] is a time to live, with the map's own time to idle.
 ///
 /// ```
 /// use expiry::{ExpiringMap, Lifetimes, Lifetime};
@@ -75,20 +74,9 @@ impl Lifetimes {
     }
 }
 
-impl From<Lifetime> for Lifetimes {
-    fn from(time: Lifetime) -> Self {
+impl<T: Into<Lifetime>> From<T> for Lifetimes {
+    /// This time to live, and the map's own time to idle.
+    fn from(time: T) -> Self {
         Lifetimes::new().live(time)
-    }
-}
-
-impl From<Instant> for Lifetimes {
-    fn from(at: Instant) -> Self {
-        Lifetime::from(at).into()
-    }
-}
-
-impl From<Duration> for Lifetimes {
-    fn from(time: Duration) -> Self {
-        Lifetime::After(time).into()
     }
 }

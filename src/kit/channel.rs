@@ -116,17 +116,9 @@ impl<T> Drop for Receiver<T> {
         // look finds 0, or the items that were sent before are found here.
         // survives: loom does not see crossbeam's channel.
         if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            discard(&self.ends, |item| _ = caught(|| drop(item)));
+            self.ends.items().for_each(|item| _ = caught(|| drop(item)));
         }
     }
-}
-
-/// Drops what is in the channel, by `drops`. Returns how many items that were.
-fn discard<T>(ends: &Own<Ends<T>>, drops: impl Fn(T)) -> u64 {
-    let Some((bounded, spill)) = ends.get() else {
-        return 0;
-    };
-    bounded.try_iter().chain(spill.try_iter()).map(drops).count() as u64
 }
 
 impl<T> Receiver<T> {
@@ -155,11 +147,8 @@ impl<T> Receiver<T> {
 
     /// Appends up to `most` items that are there to `into`; returns how many. Never waits.
     pub fn drain_into(&self, into: &mut Vec<T>, most: usize) -> usize {
-        let Some((bounded, spill)) = self.ends.get() else {
-            return 0;
-        };
         let before = into.len();
-        into.extend(bounded.try_iter().chain(spill.try_iter()).take(most));
+        into.extend(self.ends.items().take(most));
         into.len() - before
     }
 
@@ -199,7 +188,7 @@ impl<T> Iterator for Receiver<T> {
 const LOOK_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Sender<T> {
-    ends: Own<(crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>)>,
+    ends: Own<Senders<T>>,
     /// Receives what was sent after the last receiver went. An item that stayed there would keep
     /// the map's store, and so the sender, for ever ([`removals`](crate::keyed)).
     back: Own<Ends<T>>,
@@ -291,20 +280,20 @@ impl<T> Sender<T> {
     /// be the one that reads the channel, or that one may wait for it.
     #[inline(never)] // keeps its callers short
     pub(crate) fn put(&self, panics: &Panics, item: T) {
-        let sent = match self.when_full {
-            WhenFull::Wait if !is_inside() => self.wait(item),
-            WhenFull::Wait | WhenFull::Spill => self.send_or_spill(item),
-            WhenFull::Drop => match self.ends.get() {
-                Some((bounded, _)) => bounded.try_send(item).map_err(TrySendError::into_inner),
-                None => Err(item),
-            },
+        let sent = match (self.ends.get(), self.when_full) {
+            (None, _) => Err(item),
+            (Some(ends), WhenFull::Wait) if !is_inside() => self.wait(ends, item),
+            (Some(ends), WhenFull::Wait | WhenFull::Spill) => self.send_or_spill(ends, item),
+            (Some((bounded, _)), WhenFull::Drop) => {
+                bounded.try_send(item).map_err(TrySendError::into_inner)
+            }
         };
         let drops = |item| panics.guard(|| drop(item));
         let mut lost = sent.map_err(drops).is_err().into();
         // After the item is in. SeqCst: see the drop of a receiver.
         // survives: as there.
         if self.readers.load(Ordering::SeqCst) == 0 {
-            lost += discard(&self.back, drops);
+            lost += self.back.items().map(drops).count() as u64;
         }
         if lost > 0 {
             self.undelivered.fetch_add(lost, Ordering::Relaxed);
@@ -312,17 +301,14 @@ impl<T> Sender<T> {
     }
 
     /// Gives the item back that has no receiver.
-    fn wait(&self, mut item: T) -> Result<(), T> {
-        let Some((bounded, _)) = self.ends.get() else {
-            return Err(item);
-        };
+    fn wait(&self, ends: &Senders<T>, mut item: T) -> Result<(), T> {
         loop {
             if self.closing.load(Ordering::Relaxed) {
                 // A shutdown that cancels a million roots comes here for each. `send_timeout` with
                 // no time is slower: it yields the processor before it looks at the time.
-                return self.send_or_spill(item);
+                return self.send_or_spill(ends, item);
             }
-            item = match bounded.send_timeout(item, LOOK_UP) {
+            item = match ends.0.send_timeout(item, LOOK_UP) {
                 Ok(()) => return Ok(()),
                 Err(SendTimeoutError::Timeout(item)) => item,
                 Err(SendTimeoutError::Disconnected(item)) => return Err(item),
@@ -330,10 +316,7 @@ impl<T> Sender<T> {
         }
     }
 
-    fn send_or_spill(&self, item: T) -> Result<(), T> {
-        let Some((bounded, spill)) = self.ends.get() else {
-            return Err(item);
-        };
+    fn send_or_spill(&self, (bounded, spill): &Senders<T>, item: T) -> Result<(), T> {
         let item = match bounded.try_send(item) {
             Ok(()) => return Ok(()),
             Err(TrySendError::Full(item)) => item,
@@ -355,6 +338,7 @@ impl<T> Drop for Sender<T> {
     }
 }
 
+type Senders<T> = (crossbeam_channel::Sender<T>, crossbeam_channel::Sender<T>);
 type Ends<T> = (crossbeam_channel::Receiver<T>, crossbeam_channel::Receiver<T>);
 
 /// The ends of crossbeam's channels. The child of a fork does not touch its copies: what another
@@ -372,6 +356,15 @@ impl<T> Own<T> {
     /// `None` in the child of a fork.
     fn get(&self) -> Option<&T> {
         (self.process == process::current()).then_some(&*self.ends)
+    }
+}
+
+impl<T> Own<Ends<T>> {
+    /// Takes what is in the channel.
+    fn items(&self) -> impl Iterator<Item = T> + '_ {
+        self.get()
+            .into_iter()
+            .flat_map(|(bounded, spill)| bounded.try_iter().chain(spill.try_iter()))
     }
 }
 

@@ -138,8 +138,8 @@ macro_rules! setters {
         $crate::kit::setup::setters! {
             $things,
             $(#[$interval])* interval,
-            #[doc = concat!("The most ", $things, " there may be at once, exactly; unbounded unless")]
-            /// set. Beyond it new ones are refused with
+            #[doc = concat!("The most ", $things, " there may be at once, exactly; unbounded")]
+            /// unless set. Beyond it new ones are refused with
             /// [`StoreError::Full`](crate::StoreError::Full), unless one is due, which is then
             /// expired first. The inserting thread expires it, and so calls the listener: hold no
             /// lock there that the listener takes. What is due does not help in a shard that

@@ -5,9 +5,10 @@
 /// A row has the field's documentation, name and type. The constant after `as` is the series of
 /// [`publish`](crate::publish) that shows the field. The expression reads it.
 ///
-/// A table with `publish` after it, which may be documented further, is a store's. A store that counts shard by shard names the
-/// shard's structure after `by`. A shard's table has no `publish`: its fields can be summed, and a
-/// field that each thread counts names its counter after `sum` instead of an expression.
+/// A table with `publish` after it, which may be documented further, is a store's. A store that
+/// counts shard by shard names the shard's structure after `by`. A shard's table has no `publish`:
+/// its fields can be summed, and a field that each thread counts names its counter after `sum`
+/// instead of an expression.
 macro_rules! snapshot {
     (
         $(#[$meta:meta])*

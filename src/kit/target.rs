@@ -238,14 +238,25 @@ macro_rules! drains {
     };
 }
 
-/// The drains and shutdowns of a store whose entries expire to a [`Target`]. A method `left` takes
-/// what shutdowns have ended. The attributes are further documentation of `shutdown`.
+/// The drains and shutdowns of a store whose entries expire to a [`Target`]. What a shutdown
+/// returns may be sorted. The attributes are further documentation of `shutdown`.
 macro_rules! shutdowns {
     (
-        $things:literal, return $item:ty, by $shared:ident $(. $store:ident)?
+        $things:literal, return $item:ty $(, sorted by $key:path)?,
+        by $shared:ident $(. $store:ident)?
         $(, $(#[$further:meta])*)?
     ) => {
         $crate::kit::target::drains! { $things, by $shared $(. $store)? }
+
+        /// What shutdowns have ended, and what has expired and was not polled.
+        fn left(&self) -> Vec<$item> {
+            let left = self.$shared.target.left(&self.$shared.kept);
+            $(
+                let mut left = left;
+                left.sort_unstable_by_key($key);
+            )?
+            left
+        }
 
         /// Ends all
         #[doc = concat!($things, ", stops the reaper, and waits for it unless it is")]

@@ -169,10 +169,8 @@ impl<T: 'static> Inner<T> {
             if self.engine.enforce_in(header, live.id, deadline).is_err() {
                 if let Ok(ended) = live.end() {
                     // The shutdown has not seen the value.
-                    return Err((
-                        StoreError::Closed,
-                        self.leave(mine, ended, |counts| &counts.closed),
-                    ));
+                    let value = self.leave(mine, ended, |counts| &counts.closed);
+                    return Err((StoreError::Closed, value));
                 }
             }
             Ok(Place { id: live.id, generation, round })
@@ -227,19 +225,21 @@ impl<T: 'static> Inner<T> {
 
     #[inline]
     pub(super) fn take(&self, ticket: Ticket) -> Option<T> {
+        self.take_found(self.find(ticket)?)
+    }
+
+    #[inline(always)]
+    fn take_found(&self, live: Occupant<'_, Value<T>>) -> Option<T> {
         // A live value's lease does not change, so a swap that fails finds the value ended.
-        let ended = self.find(ticket)?.end().ok()?;
+        let ended = live.end().ok()?;
         Some(self.engine.with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)))
     }
 
     pub(super) fn take_all(&self) -> Vec<T> {
         let mut all = Vec::new();
         self.engine.for_each(|live| {
-            if let Some(Ok(ended)) = live.lease.is(State::Live).then(|| live.end()) {
-                all.push(
-                    self.engine
-                        .with_stripe(|mine, _| self.leave(mine, ended, |counts| &counts.taken)),
-                );
+            if live.lease.is(State::Live) {
+                all.extend(self.take_found(live));
             }
         });
         all

@@ -292,8 +292,4 @@ impl<T: Send + 'static> PendingTable<T> {
     pub fn age(&self, generation: u32, round: u32) {
         self.inner.age(generation, round);
     }
-
-    fn left(&self) -> Vec<T> {
-        self.inner.target.left(&self.inner.kept)
-    }
 }

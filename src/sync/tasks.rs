@@ -22,13 +22,12 @@ use super::stack::Stack;
 use super::{fence, AtomicU32, AtomicU64, Ordering};
 use crate::kit::panics::caught;
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::poll_fn;
 use std::mem::ManuallyDrop;
-use std::pin::Pin;
 use std::sync::atomic::AtomicU32 as Hint;
 use std::sync::atomic::Ordering::Relaxed as RELAXED;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 /// The task waits, and a waking thread will find it.
 const WAITING: u32 = 0;
@@ -142,38 +141,26 @@ impl WaitSet {
         }
     }
 
-    /// A future that ends with what `done` finds. It asks at first, and after each wake-up.
-    pub(crate) fn until<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
-        Until { set: self, done, place: Place::default() }
+    /// Ends with what `done` finds. Asks it at first, and after each wake-up.
+    pub(crate) async fn until<R>(&self, mut done: impl FnMut() -> Option<R>) -> R {
+        let mut registered = Registered(self, Place::default());
+        poll_fn(|context| {
+            let mut found = done();
+            if found.is_none() && self.register(&mut registered.1, context.waker()) {
+                found = done();
+            }
+            found.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 
-/// See [`WaitSet::until`].
-pub(crate) struct Until<'a, F> {
-    set: &'a WaitSet,
-    done: F,
-    place: Place,
-}
+/// The place of a future that may be dropped while it waits.
+struct Registered<'a>(&'a WaitSet, Place);
 
-// Nothing in it is ever pinned.
-impl<F> Unpin for Until<'_, F> {}
-
-impl<R, F: FnMut() -> Option<R>> Future for Until<'_, F> {
-    type Output = R;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
-        let Until { set, done, place } = &mut *self;
-        let mut found = done();
-        if found.is_none() && set.register(place, context.waker()) {
-            found = done();
-        }
-        found.map_or(Poll::Pending, Poll::Ready)
-    }
-}
-
-impl<F> Drop for Until<'_, F> {
+impl Drop for Registered<'_> {
     fn drop(&mut self) {
-        self.set.deregister(&mut self.place);
+        self.0.deregister(&mut self.1);
     }
 }
 

@@ -42,26 +42,10 @@ use waiters::Waiters;
 /// use expiry::Timeouts;
 /// use std::time::Duration;
 ///
-/// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
-/// #     use std::task::{Context, Poll, Wake};
-/// #     struct Thread(std::thread::Thread);
-/// #     impl Wake for Thread {
-/// #         fn wake(self: std::sync::Arc<Self>) {
-/// #             self.0.unpark();
-/// #         }
-/// #     }
-/// #     let waker = std::sync::Arc::new(Thread(std::thread::current())).into();
-/// #     let mut future = std::pin::pin!(future);
-/// #     loop {
-/// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-/// #             Poll::Ready(output) => return output,
-/// #             Poll::Pending => std::thread::park(),
-/// #         }
-/// #     }
-/// # }
 /// let timeouts = Timeouts::new()?; // or `expiry::timeouts::global()`, the process's own
 ///
-/// # block_on(async {
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
 /// let limit = Duration::from_secs(30);
 /// assert_eq!(timeouts.timeout(limit, async { 42 }).await, Ok(42));
 ///
@@ -241,7 +225,8 @@ impl Timeouts {
         Sleep::new(self, after)
     }
 
-    /// A future that is ready at an instant of the system's monotonic clock; at once if that has passed.
+    /// A future that is ready at an instant of the system's monotonic clock; at once if that has
+    /// passed.
     pub fn sleep_until(&self, at: Instant) -> Sleep<&Self> {
         Sleep::until(self, at)
     }

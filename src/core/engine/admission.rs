@@ -37,7 +37,7 @@ use crossbeam_utils::CachePadded;
 #[cfg(feature = "async")]
 use {
     crate::error::Closed,
-    crate::sync::tasks::{Place, Until, WaitSet, WaiterQueue},
+    crate::sync::tasks::{Place, WaitSet, WaiterQueue},
     std::task::Waker,
 };
 
@@ -311,8 +311,8 @@ impl Admission {
 
     /// Waits until `done` finds something. It asks at first, and after each `parted`.
     #[cfg(feature = "async")]
-    pub(crate) fn until_parted<R, F: FnMut() -> Option<R>>(&self, done: F) -> Until<'_, F> {
-        self.parting.until(done)
+    pub(crate) async fn until_parted<R>(&self, done: impl FnMut() -> Option<R>) -> R {
+        self.parting.until(done).await
     }
 
     /// Where a caller waits until there is room.

@@ -196,6 +196,31 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
         /// ```
         #[doc(alias("refresh_after_write", "refreshAfterWrite", "refresh_ahead"))]
         refresh_after(time: Duration) sets refresh_after = Some(time);
+        /// A listener that the map calls for every end of a value, once, with its cause. The thread
+        /// that ended the value calls it, afterwards. That is the reaper, or a thread that polls,
+        /// for an expired value, but also a thread that inserts where a value has expired just
+        /// then; and a thread that replaces, removes, or shuts down.
+        ///
+        /// The listener may call the map, be slow, or panic. A slow listener delays its own thread
+        /// only (the reaper, and so further expirations), and holds back no memory. A panic is
+        /// caught and counted. For slow work take a [channel](Self::build_with_channel) instead.
+        removal_listener(listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static)
+            sets listener = Some(Arc::new(listener));
+        /// A policy that sees creation, update and read of each entry, and answers with a lifetime.
+        /// A call that gives a lifetime itself, as `insert_for` does, does not ask it. [`Expiry`]
+        /// says which call asks what.
+        ///
+        /// An answer may leave its times to the builder's [`time_to_live`](Self::time_to_live) and
+        /// [`time_to_idle`](Self::time_to_idle). Beside [`refresh_after`](Self::refresh_after) an
+        /// entry's age is reckoned from the deadline that the policy has given it: a read that
+        /// prolongs it makes it new.
+        ///
+        /// # Cost
+        ///
+        /// A virtual call, and on a read that changes the deadline one compare-and-swap. Entries
+        /// take no more memory, unless an answer has a time to idle.
+        #[doc(alias("expire_after", "expireAfter"))]
+        expiry(policy: impl Expiry<K, V> + 'static) sets expiry = Some(Arc::new(policy));
     }
 
     /// The most that all entries together may weigh; where a new value finds no room, the map
@@ -256,41 +281,6 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// Reads the exact clock for deadlines: entries live no longer for a coarse one's lag.
     pub(in crate::keyed) fn exact(mut self) -> Self {
         self.setup.exact = true;
-        self
-    }
-
-    /// A listener that the map calls for every end of a value, once, with its cause. The thread
-    /// that ended the value calls it, afterwards. That is the reaper, or a thread that polls, for
-    /// an expired value, but also a thread that inserts where a value has expired just then; and a
-    /// thread that replaces, removes, or shuts down.
-    ///
-    /// The listener may call the map, be slow, or panic. A slow listener delays its own thread only
-    /// (the reaper, and so further expirations), and holds back no memory. A panic is caught and
-    /// counted. For slow work take a [channel](Self::build_with_channel) instead.
-    pub fn removal_listener(
-        mut self,
-        listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static,
-    ) -> Self {
-        self.listener = Some(Arc::new(listener));
-        self
-    }
-
-    /// A policy that sees creation, update and read of each entry, and answers with a lifetime. A
-    /// call that gives a lifetime itself, as `insert_for` does, does not ask it. [`Expiry`] says
-    /// which call asks what.
-    ///
-    /// An answer may leave its times to the builder's [`time_to_live`](Self::time_to_live) and
-    /// [`time_to_idle`](Self::time_to_idle). Beside [`refresh_after`](Self::refresh_after) an
-    /// entry's age is reckoned from the deadline that the policy has given it: a read that prolongs
-    /// it makes it new.
-    ///
-    /// # Cost
-    ///
-    /// A virtual call, and on a read that changes the deadline one compare-and-swap. Entries take
-    /// no more memory, unless an answer has a time to idle.
-    #[doc(alias("expire_after", "expireAfter"))]
-    pub fn expiry(mut self, policy: impl Expiry<K, V> + 'static) -> Self {
-        self.expiry = Some(Arc::new(policy));
         self
     }
 

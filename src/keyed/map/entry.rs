@@ -78,12 +78,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         }
     }
 
-    /// The value that is there, or `value`, inserted. If another thread inserts one first, this
-    /// returns that one.
-    ///
-    /// # Errors
-    ///
-    /// As [`ExpiringMap::insert`].
+    /// The value that is there, or `value`, inserted; otherwise as
+    /// [`or_insert_with`](Self::or_insert_with).
     pub fn or_insert(self, value: V) -> Result<Ref<'a, K, V>, InsertError<K, V>> {
         self.or_insert_with(|| value)
     }
@@ -103,8 +99,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
     }
 
     /// The value; if the key has none, inserts what the closure makes, with a lifetime of its own;
-    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long is
-    /// refused with [`StoreError::Lifetime`].
+    /// otherwise as [`or_insert_with`](Self::or_insert_with). A lifetime that is zero or too long
+    /// is refused with [`StoreError::Lifetime`].
     pub fn or_insert_for(
         self,
         lifetime: impl Into<Lifetimes>,
@@ -124,11 +120,8 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Entry<'a, K, V, S> {
         }
     }
 
-    /// The value that is there, or the type's default, inserted.
-    ///
-    /// # Errors
-    ///
-    /// As [`ExpiringMap::insert`].
+    /// The value that is there, or the type's default, inserted; otherwise as
+    /// [`or_insert_with`](Self::or_insert_with).
     pub fn or_default(self) -> Result<Ref<'a, K, V>, InsertError<K, V>>
     where
         V: Default,

@@ -60,7 +60,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         K: Borrow<Q>,
     {
         let (mut keys, mut group, mut done) = (keys.into_iter(), Vec::new(), Vec::new());
-        while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
+        while self.store.fetch(&mut keys, GROUP, |key| self.hash(*key), &mut group) {
             // The pins taken inside this one cost next to nothing.
             let mut pin = self.store.engine.pin();
             for (hash, key) in group.drain(..) {
@@ -85,7 +85,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// that are replaced go to the listener. Memory is fetched for 16 keys at a time.
     pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> Vec<InsertError<K, V>> {
         let (mut entries, mut group, mut refused) = (entries.into_iter(), Vec::new(), Vec::new());
-        while self.fetch(&mut entries, |(key, _)| self.hash(key), &mut group) {
+        while self.store.fetch(&mut entries, GROUP, |(key, _)| self.hash(key), &mut group) {
             for (hash, (key, value)) in group.drain(..) {
                 match self.put_hashed(hash, key, value, Lifetimes::new(), Replaces::Any) {
                     Ok(settled) => drop(settled.into_replaced()),
@@ -106,27 +106,13 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         K: Borrow<Q>,
     {
         let (mut keys, mut group, mut removed) = (keys.into_iter(), Vec::new(), 0);
-        while self.fetch(&mut keys, |key| self.hash(*key), &mut group) {
+        while self.store.fetch(&mut keys, GROUP, |key| self.hash(*key), &mut group) {
             for (hash, key) in group.drain(..) {
                 self.invalidate_load(key);
                 removed += usize::from(self.remove_hashed(self.wanted(hash, key)).is_some());
             }
         }
         removed
-    }
-
-    /// Takes the next items, with the hashes of their keys, and starts fetching what a call for
-    /// each of them will touch. Returns whether there are any. The caller is unpinned: this runs
-    /// the iterator and the hasher.
-    fn fetch<T>(
-        &self,
-        items: &mut impl Iterator<Item = T>,
-        hash: impl Fn(&T) -> u32,
-        group: &mut Vec<(u32, T)>,
-    ) -> bool {
-        group.extend(items.take(GROUP).map(|item| (hash(&item), item)));
-        self.store.fetch(group.iter().map(|&(hash, _)| hash));
-        !group.is_empty()
     }
 }
 
@@ -163,7 +149,7 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Guard<'a, K, V, S> {
         K: Borrow<Q>,
     {
         let (mut keys, mut group, mut values) = (keys.into_iter(), Vec::new(), Vec::new());
-        while self.map.fetch(&mut keys, |key| self.map.hash(*key), &mut group) {
+        while self.map.store.fetch(&mut keys, GROUP, |key| self.map.hash(*key), &mut group) {
             let value = |(hash, key)| self.value(self.map.wanted(hash, key), true);
             values.extend(group.drain(..).map(value));
         }

@@ -115,10 +115,10 @@ use std::time::Duration;
 ///
 /// Too many wait where they are more than 4,096, and more than an eighth of the live ones. In a
 /// bounded map they also are too many where they weigh more than a quarter of the bound, and than
-/// 16; an entry weighs 1, unless the map weighs. So live and ended values take at most five quarters
-/// of the bound, and a 64th for each thread, unless a thread holds a reference. A call drops them at
-/// its end, but not while its thread holds a [`Ref`] or an item of an iterator, or is inside a
-/// listener. So slow drops slow down the threads that cause them.
+/// 16; an entry weighs 1, unless the map weighs. So live and ended values take at most five
+/// quarters of the bound, and a 64th for each thread, unless a thread holds a reference. A call
+/// drops them at its end, but not while its thread holds a [`Ref`] or an item of an iterator, or is
+/// inside a listener. So slow drops slow down the threads that cause them.
 ///
 /// `Drop` runs unpinned, and while the map holds nothing that other threads wait for. It may call
 /// the map, or panic: a panic is caught and counted (`drop_panics` in the

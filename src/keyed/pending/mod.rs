@@ -329,8 +329,4 @@ where
     }
 
     shutdowns! { "values", return PendingEntry<K, T>, by shared.store }
-
-    fn left(&self) -> Vec<PendingEntry<K, T>> {
-        self.shared.target.left(&self.shared.kept)
-    }
 }

@@ -1,7 +1,6 @@
 //! Looking at keys, which changes nothing.
 
 use super::{ExpiryQueue, Handle};
-
 use crate::keyed::StoreMetrics;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

@@ -138,14 +138,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     }
 
     shutdowns! {
-        "keys", return Expired<K>, by shared.store,
+        "keys", return Expired<K>, sorted by Expired::expiry, by shared.store,
         /// They are sorted by their [expiry](Expired::expiry).
-    }
-
-    /// What shutdowns have ended, and what has expired and was not polled.
-    fn left(&self) -> Vec<Expired<K>> {
-        let mut left = self.shared.target.left(&self.shared.kept);
-        left.sort_unstable_by_key(Expired::expiry);
-        left
     }
 }

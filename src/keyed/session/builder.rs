@@ -14,9 +14,6 @@ use crate::time::{nanos, Ticks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The default interval, which an [`ExpiryQueue`](crate::ExpiryQueue) has too.
-const INTERVAL: Duration = Duration::from_millis(100);
-
 /// Settings of a [`SessionTracker`].
 ///
 /// | setting | default |
@@ -61,7 +58,7 @@ builder!(SessionTrackerBuilder<T> with listener, shows minimum, shows maximum, s
 impl<T> Default for SessionTrackerBuilder<T> {
     fn default() -> Self {
         SessionTrackerBuilder {
-            setup: Setup { interval: Some(INTERVAL), ..Setup::default() },
+            setup: Setup::by_milliseconds(100),
             minimum: None,
             maximum: None,
             server: 0,
@@ -156,7 +153,7 @@ impl<T: Send + 'static> SessionTrackerBuilder<T> {
     fn bounds(&self) -> Result<(Duration, Duration), BuildError> {
         let given: Vec<_> = self.minimum.into_iter().chain(self.maximum).collect();
         self.setup.config(&given)?;
-        let interval = self.setup.interval.unwrap_or(INTERVAL);
+        let interval = self.setup.interval.expect("this builder has a default");
         let longest = || Ticks::new(0, nanos(interval)).longest();
         let minimum = self.minimum.unwrap_or(interval);
         let maximum = self.maximum.unwrap_or_else(longest);

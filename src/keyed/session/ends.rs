@@ -78,8 +78,4 @@ impl<T: Send + 'static> SessionTracker<T> {
         "sessions", return SessionInfo<T>, by shared.store,
         /// Those that are being closed are among them.
     }
-
-    fn left(&self) -> Vec<SessionInfo<T>> {
-        self.shared.target.left(&self.shared.kept)
-    }
 }

@@ -99,16 +99,12 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// is fetched for 64 at a time.
     pub fn touch_many(&self, items: &[(SessionId, Duration)]) -> Vec<Result<(), SessionError>> {
         let engine = &self.store.engine;
-        let mut done = Vec::with_capacity(items.len());
-        let mut hashes = [0; GROUP];
-        for items in items.chunks(GROUP) {
+        let (mut group, mut done) = (Vec::new(), Vec::with_capacity(items.len()));
+        let mut items = items.iter();
+        while self.store.fetch(&mut items, GROUP, |&&(id, _)| self.hash(id), &mut group) {
             // The pins taken inside this one cost next to nothing.
             let mut pin = engine.pin();
-            for (hash, (id, _)) in hashes.iter_mut().zip(items) {
-                *hash = engine.keys.hash(id.0);
-            }
-            self.store.fetch(hashes[..items.len()].iter().copied());
-            for (&hash, &(id, timeout)) in hashes.iter().zip(items) {
+            for (hash, &(id, timeout)) in group.drain(..) {
                 done.push(match self.try_touch(hash, id, Some(timeout)) {
                     Ok(touched) => touched,
                     // The driver is behind, and may call the handler: unpinned.

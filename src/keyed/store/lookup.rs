@@ -208,15 +208,23 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Some(Found::under(pin, Occupant { id, slot, lease }, hash, None))
     }
 
-    /// Starts fetching what look-ups of these hashes will touch: first their index buckets, then
-    /// the slots that these lead to.
+    /// Takes the next items into `group`, `most` at once, with the hashes of their keys. Starts
+    /// fetching what look-ups of them will touch: first their index buckets, then the slots that
+    /// these lead to. Returns whether there are any items. This runs the iterator and the hasher.
     #[inline]
-    pub(in crate::keyed) fn fetch(&self, hashes: impl Iterator<Item = u32> + Clone) {
-        for hash in hashes.clone() {
+    pub(in crate::keyed) fn fetch<T>(
+        &self,
+        items: &mut impl Iterator<Item = T>,
+        most: usize,
+        hash: impl Fn(&T) -> u32,
+        group: &mut Vec<(u32, T)>,
+    ) -> bool {
+        group.extend(items.take(most).map(|item| (hash(&item), item)));
+        for &(hash, _) in &*group {
             self.engine.keys.index_of(hash).prefetch(hash);
         }
         let pin = self.engine.pin();
-        for hash in hashes {
+        for &(hash, _) in &*group {
             if let Glance::There(seen) = self.engine.keys.index_of(hash).glance_pinned(&pin, hash) {
                 self.engine.slots.prefetch_note(seen.slot());
                 if let Some(slot) = self.engine.slots.slot(seen.slot()) {
@@ -224,6 +232,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 }
             }
         }
+        !group.is_empty()
     }
 
     /// What the likeliest place of a key shows: its entry in one of these `states`, or that it has
