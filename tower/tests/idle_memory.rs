@@ -1,6 +1,7 @@
 //! What an operation on a stream with an idle timeout allocates. Allocations are counted by thread.
 
 #[path = "../../tests/alone/heap.rs"]
+#[allow(dead_code)] // it counts calls only
 mod heap;
 
 use expiry::{ManualClock, Timeouts};
