@@ -424,7 +424,7 @@ impl Run {
             |model: &Model| model.live.get(&session.id()).map(|entry| entry.stay) == Some(stay);
         // A tracker that collects touches looks at the session before it reads the clock.
         if !model.collects || is_it(model) {
-            model.due(Duration::ZERO);
+            model.due(timeout.unwrap_or(session.timeout()));
         }
         let expected = if is_it(model) {
             model.touch(session.id(), timeout)
