@@ -540,6 +540,23 @@ fn f03_a_poll_sees_what_came_after_one_that_ran_out_of_budget() {
     }
 }
 
+/// F3: a poll that had budget to spare has migrated an index that has outgrown its table, also in a
+/// tick in which the driver has maintained memory before.
+#[test]
+fn f03_a_poll_migrates_in_the_tick_of_another() {
+    let (tracker, _clock, _told) = manual_with(|builder| builder.shards(1));
+    settle(&tracker);
+    let tables = || tracker.metrics().shards[0].tables;
+    for id in 0.. {
+        tracker.init(id, 1, 0).unwrap();
+        if tables() > 1 {
+            break;
+        }
+    }
+    settle(&tracker);
+    assert_eq!(tables(), 1);
+}
+
 /// F3, B7: time may jump by years, with no poll in between, at any interval. No timeout is early,
 /// and none is lost.
 #[test]

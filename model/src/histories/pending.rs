@@ -3,7 +3,7 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use super::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
+use super::shared::{interval, is_behind, same, set, shards, tick_of, Span, Time, LAST, LONGEST};
 use super::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Lifetime, LifetimeError, PendingTable, Polled, StoreError, Ticket};
@@ -225,7 +225,7 @@ impl Run {
 
     /// Whether a deadline is too late for a lease, until what is due has been ended.
     fn is_behind(&self, due: Option<u64>) -> bool {
-        due.is_some_and(|due| due - self.caught_up >= EXPRESSED)
+        due.is_some_and(|due| is_behind(due.into(), self.caught_up.into()))
     }
 
     /// Checks what an insertion has done, which came `to_full` or not.

@@ -1,7 +1,7 @@
 //! `ExpiryQueue`, of either form of keys: every result, the keys that polls return and their order,
 //! the wait time after each step, and the contents.
 
-use super::shared::{interval, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST};
+use super::shared::{interval, is_behind, same, set, shards, tick_of, Span, Time, LAST, LONGEST};
 use super::{capacity, each, from_bytes, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{Expired, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
@@ -242,7 +242,7 @@ impl<K: Key> Run<K> {
 
     /// Whether a deadline is too late for a lease in a queue that has caught up so far.
     fn is_behind(&self, due: std::result::Result<u64, LifetimeError>, caught_up: u64) -> bool {
-        due.is_ok_and(|due| due - caught_up >= EXPRESSED)
+        due.is_ok_and(|due| is_behind(due.into(), caught_up.into()))
     }
 
     /// The deadline of an accepted update or touch. It has ended what was due before that if the

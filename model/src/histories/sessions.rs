@@ -1,7 +1,7 @@
 //! `SessionTracker`: every result, and all that there is.
 
 use super::shared::{
-    interval, nanos, same, set, shards, tick_of, Span, Time, EXPRESSED, LAST, LONGEST,
+    interval, is_behind, nanos, same, set, shards, tick_of, Span, Time, LAST, LONGEST,
 };
 use super::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
@@ -197,7 +197,7 @@ impl Model {
         let interval = self.interval.as_nanos();
         let due = self.time.now + self.granted(timeout).as_nanos();
         let tick = tick_of(due, interval);
-        if tick - self.caught_up / interval >= u128::from(EXPRESSED) {
+        if is_behind(tick, self.caught_up / interval) {
             self.expire();
         }
         (tick * interval).min(LAST)
@@ -424,7 +424,7 @@ impl Run {
             |model: &Model| model.live.get(&session.id()).map(|entry| entry.stay) == Some(stay);
         // A tracker that collects touches looks at the session before it reads the clock.
         if !model.collects || is_it(model) {
-            model.due(Duration::ZERO);
+            model.due(timeout.unwrap_or(session.timeout()));
         }
         let expected = if is_it(model) {
             model.touch(session.id(), timeout)

@@ -12,14 +12,23 @@ pub const LAST: u128 = u64::MAX as u128;
 pub const LONGEST: u64 = (1 << 39) - 2;
 
 /// A lease expresses deadlines of fewer intervals after the time up to which all that was due has
-/// been ended. A call that sets a later one ends what is due first. Documented as 2^38 intervals by
-/// which the clock may run ahead, and the longest timeout.
-pub const EXPRESSED: u64 = 3 << 38;
+/// been ended. Documented as 2^38 intervals by which the clock may run ahead, and the longest
+/// timeout.
+pub const EXPRESSED: u64 = (3 << 38) - 1;
 
-/// The tick of a deadline, rounded up. One tick of 2^40 counts as the next: a lease means by it
-/// that the entry has no deadline.
+/// Whether a call that sets this deadline ends what is due first, in a store that has caught up so
+/// far. Both in ticks.
+pub fn is_behind(due: u128, caught_up: u128) -> bool {
+    due > expressible(caught_up + u128::from(EXPRESSED) - 1)
+}
+
+/// The tick of a deadline, rounded up.
 pub fn tick_of(due: u128, interval: u128) -> u128 {
-    let tick = due.min(LAST).div_ceil(interval);
+    expressible(due.min(LAST).div_ceil(interval))
+}
+
+/// One tick of 2^40 counts as the next: a lease means by it that the entry has no deadline.
+fn expressible(tick: u128) -> u128 {
     tick + u128::from(tick & ((1 << 40) - 1) == (1 << 40) - 1)
 }
 
