@@ -97,10 +97,6 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
         E::HAS_VALUE || !matches!(self.target, Target::Unheard)
     }
 
-    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
-        self.store.end_unheard(pin, due);
-    }
-
     fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) {
         let listener = match &self.target {
             Target::Poll(stack) => return stack.push(self.expired(dead, named, deadline)),

@@ -116,11 +116,7 @@ where
     }
 
     /// Builds the map without a thread, for simulations: only [`ExpiringMap::poll`] calls the
-    /// callback.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
+    /// callback. Otherwise as [`build`](Self::build).
     pub fn build_manual(self) -> Result<TimeCacheMap<K, V>, BuildError> {
         let map = self.into_map_builder()?.build_manual()?;
         Ok(TimeCacheMap { map })

@@ -113,11 +113,7 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<W
 }
 
 impl Reaper {
-    /// Starts the thread, of the name `expiry-reaper`.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::NoThread`].
+    /// Starts the thread, of the name `expiry-reaper`; otherwise as [`named`](Self::named).
     pub fn new() -> Result<Self, BuildError> {
         Self::named(REAPER)
     }

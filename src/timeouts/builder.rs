@@ -67,11 +67,7 @@ impl TimeoutsBuilder {
     }
 
     /// Builds without a thread: only [`Timeouts::poll`] wakes tasks. A future that waits stays
-    /// pending until then, even if its time is up.
-    ///
-    /// # Errors
-    ///
-    /// As [`build`](Self::build).
+    /// pending until then, even if its time is up. Otherwise as [`build`](Self::build).
     pub fn build_manual(self) -> Result<Timeouts, BuildError> {
         self.built(false)
     }

@@ -25,12 +25,13 @@ pub(in crate::keyed) trait Keyed<K: 'static, V: 'static> {
     fn store(&self) -> &Store<K, V>;
 
     /// Whether [`report`](Self::report) may run the user's code.
-    fn reports_to_user(&self) -> bool {
-        true
-    }
+    fn reports_to_user(&self) -> bool;
 
-    /// Ends what is due in a block, by [`Store::end_due`], if no report runs the user's code.
-    fn end_together(&self, _pin: &Pin, _due: &mut DueBlock<'_, Pair<K, V>>) {}
+    /// Ends what is due in a block, by [`Store::end_due`], if no report runs the user's code:
+    /// unreported, but in a poll.
+    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
+        self.store().end_unheard(pin, due);
+    }
 
     /// The driver has ended this entry, which was due at `deadline`. Takes it out of the index, and
     /// reports it. Must not panic.
@@ -119,10 +120,6 @@ impl<K: 'static, V: 'static> Keyed<K, V> for Store<K, V> {
 
     fn reports_to_user(&self) -> bool {
         !self.removals.is_unheard()
-    }
-
-    fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
-        self.end_unheard(pin, due);
     }
 
     fn report(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, _: u64) {
