@@ -171,11 +171,14 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
         let mut pin = map.changing(&key, entry);
         let mut offer = store.offer(place.hash, key, Some(value));
         if let Err(error) = offer.weigh() {
+            drop(pin);
             return Err(InsertError::of(offer.into_pair(), error));
         }
         let error = loop {
             let found = store.at(&pin, place);
             let Some(now) = found.and_then(|found| store.again(&found)) else {
+                // The offer gives its room back, and wakes a task, unpinned.
+                drop(pin);
                 break StoreError::Changed;
             };
             let lifetime = store.lifetime(&offer, Some(&now), lifetime);
