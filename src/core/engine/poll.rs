@@ -167,8 +167,9 @@ impl<P: Payload, C> Engine<P, C> {
             return AT_ONCE;
         }
         let next = shard.notices.next().unwrap_or(NEVER);
-        // survives: the reader has changed the announcement before, AcqRel. A thread that wants
-        // something says so before its own change of the announcement.
+        // survives: a driver at the shard has it from the driver before. Another reader has changed
+        // the announcement before, AcqRel. A thread that wants something says so before its own
+        // change of the announcement.
         next.min(shard.maintenance.load(Ordering::Acquire))
     }
 

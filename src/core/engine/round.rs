@@ -49,7 +49,7 @@ impl<P: Payload, C> Engine<P, C> {
     ) -> Visit {
         let shard = &self.shards[at];
         driver.tick = instant.tick;
-        // As for the reaper, which sleeps until then.
+        // The reaper, too, sleeps until then.
         let wanted = self.wanted(at);
         if wanted > instant.tick && driver.tend_at > instant.tick {
             return self.pass_by(shard, instant.now, wanted);

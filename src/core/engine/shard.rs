@@ -49,8 +49,8 @@ pub(super) struct DriverShard {
     pub(super) due: Vec<Due>,
     /// The latest tick of a round that was here.
     pub(super) tick: u64,
-    /// The tick from which on a visit maintains memory: not in each tick, because that sums what all
-    /// threads have counted.
+    /// The tick from which on a visit maintains memory: not in each tick, because that sums what
+    /// all threads have counted.
     pub(super) tend_at: u64,
     /// When the seats of ended threads were last emptied, as a clock reading; first shard only.
     #[cfg(not(expiry_loom))]
