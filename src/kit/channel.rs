@@ -2,7 +2,7 @@
 //! crossbeam's, and an unbounded one for what spills.
 
 use crate::error::BuildError;
-use crate::kit::panics::{caught, is_inside, Panics};
+use crate::kit::panics::{drop_each, is_inside, Panics};
 #[cfg(feature = "async")]
 use crate::kit::stream::{Listeners, ReceiverStream};
 use crate::kit::trace::event;
@@ -116,7 +116,7 @@ impl<T> Drop for Receiver<T> {
         // look finds 0, or the items that were sent before are found here.
         // survives: loom does not see crossbeam's channel.
         if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.ends.items().for_each(|item| _ = caught(|| drop(item)));
+            drop_each(self.ends.items());
         }
     }
 }

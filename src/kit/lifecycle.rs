@@ -19,7 +19,7 @@ use crate::core::engine::{Engine, Frontend, Share};
 use crate::core::reaper::{drive, Next, Orders};
 use crate::core::slot::Payload;
 use crate::error::BuildError;
-use crate::kit::panics::{caught, is_inside};
+use crate::kit::panics::{drop_each, is_inside};
 use crate::kit::reaper::{spawn, Reaper, REAPER};
 use crate::kit::setup::Setup;
 use crate::sync::park::{doze, park, Sleeper};
@@ -160,7 +160,7 @@ impl<T> Drop for Leftovers<T> {
     /// No call has taken these: catches the panics of their drops.
     fn drop(&mut self) {
         let left = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        left.into_iter().flatten().for_each(|item| _ = caught(|| drop(item)));
+        drop_each(left.into_iter().flatten());
     }
 }
 

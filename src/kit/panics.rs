@@ -63,6 +63,11 @@ pub(crate) fn caught(f: impl FnOnce()) -> bool {
     goes_on(f).is_none()
 }
 
+/// Drops each item, whichever of the drops panic.
+pub(crate) fn drop_each<T>(items: impl Iterator<Item = T>) {
+    items.for_each(|item| _ = caught(|| drop(item)));
+}
+
 /// Number of panics of the user's code that a store has caught.
 #[derive(Debug, Default)]
 pub(crate) struct Panics(AtomicU64);

@@ -2,7 +2,7 @@
 
 use super::cell::Given;
 use super::{AtomicPtr, Ordering};
-use crate::kit::panics::caught;
+use crate::kit::panics::drop_each;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -88,6 +88,6 @@ impl<T> Iterator for Taken<T> {
 impl<T> Drop for Taken<T> {
     /// Catches the panics of the items' drops: each item is dropped.
     fn drop(&mut self) {
-        self.for_each(|item| _ = caught(|| drop(item)));
+        drop_each(self);
     }
 }

@@ -66,6 +66,11 @@ impl Ticks {
         GRAINS[(most as usize).min(GRAINS.len() - 1)].min(self.coarsest)
     }
 
+    /// How many ticks so many nanoseconds are; at least one.
+    pub(crate) fn within(&self, nanos: u64) -> u64 {
+        (nanos / self.interval).max(1)
+    }
+
     /// The tick that has begun at clock reading `now`: what has a deadline up to it is due.
     #[inline]
     pub(crate) fn at(&self, now: u64) -> u64 {

@@ -12,7 +12,7 @@ fn map() -> (Map, ManualClock) {
     rig::map(|map| map.time_to_live(10 * SECOND))
 }
 
-/// With a time to live, for ever, and with a time to idle beside each of the two.
+/// A map with entries that live for a time, or for ever, each with and without a time to idle.
 fn filled() -> (Map, ManualClock) {
     let (map, clock) = map();
     map.insert(1, 10).unwrap();

@@ -39,7 +39,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
     fn prepare(&self, slot: Slot<'_, Tree<T>>, _: &<Tree<T> as Payload>::Note, lease: Lease) {
         if !lease.is(State::LiveIssued) {
             let key = self.key(slot.fields().key.load(Ordering::Relaxed));
-            key.index.prefetch(key.hash);
+            key.index.likely(key.hash);
         }
     }
 

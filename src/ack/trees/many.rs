@@ -5,7 +5,7 @@ use super::{Mine, Trees};
 use crate::ack::error::AckError;
 use crate::ack::outcome::{Ack, Root, RootId};
 use crate::core::header::Header;
-use crate::core::index::Candidate;
+use crate::core::index::{Candidate, Likely};
 use crate::core::lease::IssuedId;
 use crate::error::TokenError;
 use crate::time::Lifetime;
@@ -100,12 +100,11 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// A key whose index bucket is being fetched.
+    /// A key, and its likely home, of which this starts the fetch.
     #[inline(always)]
-    fn key_at_hand(&self, id: u64) -> Key<'_> {
+    pub(super) fn key_at_hand(&self, id: u64) -> (Key<'_>, Likely<'_>) {
         let key = self.key(id);
-        key.index.prefetch(key.hash);
-        key
+        (key, key.index.likely(key.hash))
     }
 
     /// Inits each root with the next of the `tokens`, for as long as these last.
@@ -116,7 +115,7 @@ impl<T: 'static> Trees<T> {
         timeout: Lifetime,
         mut each: impl FnMut(usize, Result<(), TokenError<T>>),
     ) {
-        let mut keys = [self.key(0); GROUP];
+        let mut keys = [self.key_at_hand(0); GROUP];
         self.engine.with_stripe(|mine, index| {
             for (group, items) in items.chunks(GROUP).enumerate() {
                 for (key, item) in keys.iter_mut().zip(items) {
@@ -126,7 +125,6 @@ impl<T: 'static> Trees<T> {
                 for ((at, (&(_, xor, owner), &key)), token) in items.zip(&mut tokens) {
                     // A deadline for each root, at the cost of a coarse reading: `each`, or a
                     // handler, may take its time.
-                    let key = (key, key.index.likely(key.hash));
                     let done = self.init_key((mine, index), key, (xor, owner), token, timeout);
                     each(group * GROUP + at, done);
                 }
@@ -147,7 +145,7 @@ impl<T: 'static> Trees<T> {
             for (&(root, _), key) in items.iter().zip(&mut keys) {
                 match root.into() {
                     RootId::Issued(root) => self.prefetch(IssuedId(root.0).slot()),
-                    RootId::Chosen(id) => *key = self.key_at_hand(id),
+                    RootId::Chosen(id) => (*key, _) = self.key_at_hand(id),
                 }
             }
             for (at, &(root, _)) in items.iter().enumerate() {

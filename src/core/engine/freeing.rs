@@ -184,7 +184,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// How many ticks ended slots are gathered for; at least one.
     pub(super) fn gathers_for(&self) -> u64 {
-        (GATHER / self.deadlines.ticks().interval_nanos()).max(1)
+        self.deadlines.ticks().within(GATHER)
     }
 
     /// Wakes a reaper that went to sleep while this thread had withdrawn what was wanted.

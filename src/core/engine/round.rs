@@ -71,7 +71,7 @@ impl<P: Payload, C> Engine<P, C> {
         let asked = shard.ring.take_asked();
         let tends = asked || driver.tend_at <= instant.tick;
         if tends {
-            let every = (TEND_EVERY / self.deadlines.ticks().interval_nanos()).max(1);
+            let every = self.deadlines.ticks().within(TEND_EVERY);
             // Under a grace period, the next visit looks again.
             driver.tend_at = if waits { 0 } else { instant.tick + every };
             let tended = self.tend(driver, at, frontend);
@@ -151,7 +151,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// By how many ticks to put off the next look at a grace period that does not end.
     pub(super) fn more_backoff(&self, backoff: u64) -> u64 {
-        let most = (PATIENCE / self.deadlines.ticks().interval_nanos()).max(1);
+        let most = self.deadlines.ticks().within(PATIENCE);
         (backoff * 2).clamp(1, most)
     }
 

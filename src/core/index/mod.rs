@@ -214,11 +214,6 @@ impl Index {
         self.oldest.store(table.cast_mut(), Ordering::Release);
     }
 
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u32) {
-        super::prefetch_at(self.table(self.directory().youngest()).home_of(hash));
-    }
-
     /// The simple [`insert`](Self::insert): nothing in the first open home has this hash, and it is
     /// not crowded. Otherwise false, and nothing has changed.
     #[inline(never)]

@@ -221,7 +221,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> bool {
         group.extend(items.take(most).map(|item| (hash(&item), item)));
         for &(hash, _) in &*group {
-            self.engine.keys.index_of(hash).prefetch(hash);
+            self.engine.keys.likely(hash);
         }
         let pin = self.engine.pin();
         for &(hash, _) in &*group {

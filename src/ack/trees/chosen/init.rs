@@ -22,11 +22,10 @@ impl<T: 'static> Trees<T> {
         token: T,
         timeout: Lifetime,
     ) -> Result<(), TokenError<T>> {
-        let key = self.key(id);
         // The fetch goes on while this thread reads the clock and claims a slot.
-        let likely = key.index.likely(key.hash);
+        let key = self.key_at_hand(id);
         self.engine.with_stripe(|mine, index| {
-            self.init_key((mine, index), (key, likely), (xor, owner), token, timeout)
+            self.init_key((mine, index), key, (xor, owner), token, timeout)
         })
     }
 
