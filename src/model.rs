@@ -7,7 +7,7 @@ pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed, Sighting};
 use crate::core::lease::{Lease, State};
 use crate::core::params;
-use crate::core::pins::{Pin, Pins, Wait, PERIODS};
+use crate::core::pins::{Pin, Pins, Wait};
 use crate::core::slot::fields;
 use crate::core::slots::{Released, Slots};
 #[cfg(feature = "async")]
@@ -141,13 +141,14 @@ impl Index {
     }
 
     /// One round of the migrating thread. True if more is to do.
-    pub fn migrate(&self, mut budget: usize) -> bool {
-        self.0.migrate(&self.1.pin(), &mut budget, |slot| slot)
+    pub fn migrate(&self, budget: usize) -> bool {
+        self.migrate_forwarded(budget, |slot| slot)
     }
 
     /// [`migrate`](Self::migrate), where slots are forwarded as `tail` says.
     pub fn migrate_forwarded(&self, mut budget: usize, tail: impl Fn(u32) -> u32) -> bool {
-        self.0.migrate(&self.1.pin(), &mut budget, tail)
+        let copier = self.1.copier();
+        copier.is_some_and(|copier| self.0.migrate(&copier, &mut budget, tail))
     }
 
     /// Makes the word that leads to `target` name it, unless `target` is no longer live. `seen` is
@@ -190,16 +191,11 @@ impl Index {
         Pinned(self.1.pin())
     }
 
-    /// Begins the wait for a slot whose word is out of the index.
+    /// Gathers a slot whose word is out of the index, and begins its wait. `None` while a thread
+    /// copies words.
     #[must_use]
-    pub fn retire(&self) -> Retired {
-        Retired(Wait::begin(&self.1, PERIODS))
-    }
-
-    /// [`retire`](Self::retire), where all grace periods but the last are over.
-    #[must_use]
-    pub fn retire_before_the_last(&self) -> Retired {
-        Retired(Wait::begin(&self.1, 1))
+    pub fn retire(&self) -> Option<Retired> {
+        self.1.gather(|| ()).map(|()| Retired(Wait::begin(&self.1)))
     }
 
     /// Lets grace periods end, for all deferred calls that wait.
@@ -208,14 +204,14 @@ impl Index {
     }
 
     /// [`is_over`](Self::is_over), where another thread lets grace periods end.
-    pub fn is_over_by_now(&self, retired: &mut Retired) -> bool {
-        retired.0.is_over(&self.1)
+    pub fn is_over_by_now(&self, retired: &Retired) -> bool {
+        retired.0.is_over()
     }
 
     /// Lets a grace period end. Returns whether no thread can be looking at the slot any more.
-    pub fn is_over(&self, retired: &mut Retired) -> bool {
+    pub fn is_over(&self, retired: &Retired) -> bool {
         self.1.turn();
-        retired.0.is_over(&self.1)
+        retired.0.is_over()
     }
 
     /// How many tables are listed.

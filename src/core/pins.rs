@@ -16,7 +16,7 @@ use super::threads::{hold, Holding, Stripes};
 #[cfg(expiry_loom)]
 use crate::sync::epoch::{Collector, Guard, LocalHandle};
 use crate::sync::exclusive::Exclusive;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 #[cfg(not(expiry_loom))]
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 #[cfg(expiry_loom)]
@@ -44,7 +44,12 @@ pub(crate) struct Pins {
     domain: Collector,
     /// The wait of the last [`is_unobserved`](Self::is_unobserved), if that has not ended.
     asked: Exclusive<Option<Wait>>,
+    /// How many threads copy index words, or [`GATHERING`] while a thread gathers what has ended.
+    copying: AtomicU32,
 }
+
+/// In place of the number of copying threads.
+const GATHERING: u32 = 1 << 31;
 
 /// Held while a thread may look at what others end: see [`Pins::pin`].
 pub(crate) struct Pin {
@@ -70,7 +75,12 @@ impl Pin {
 impl Pins {
     pub(crate) fn new() -> Self {
         let seats = Stripes::new(|| Seat(UnsafeCell::new(None)));
-        Pins { seats, domain: Collector::new(), asked: Exclusive::new(None) }
+        Pins {
+            seats,
+            domain: Collector::new(),
+            asked: Exclusive::new(None),
+            copying: AtomicU32::new(0),
+        }
     }
 
     /// Keeps what this thread finds from here on: while this lives, no slot that another thread can
@@ -124,62 +134,76 @@ impl Pins {
         is_over()
     }
 
+    /// Lets this thread copy index words; `None` while another one [gathers](Self::gather).
+    pub(crate) fn copier(&self) -> Option<Copier<'_>> {
+        let copier = Copier { pin: self.pin(), copying: &self.copying };
+        // Acquire pairs with the end of `gather`: the words of what it took are gone
+        // (`a_slot_retired_beside_a_copy` fails without it).
+        let before = self.copying.fetch_add(1, Ordering::Acquire);
+        (before < GATHERING).then_some(copier)
+    }
+
+    /// Calls `take`, which takes slots whose words have left the index. `None` while a thread
+    /// copies index words, or gathers.
+    ///
+    /// A copy may name a slot whose word has left the index, until its [`Copier`] has mended it. So
+    /// a thread that finds the slot by such a copy has pinned before the slot is taken here, and a
+    /// [`Wait`] that begins later waits for it.
+    pub(crate) fn gather<R>(&self, take: impl FnOnce() -> R) -> Option<R> {
+        // survives: Acquire pairs with the end of each copier, whose copies are mended. In models
+        // the thread that gathers has migrated, or looks up itself. Holds for both sides.
+        let copying = &self.copying;
+        copying.compare_exchange(0, GATHERING, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let taken = take();
+        copying.fetch_sub(GATHERING, Ordering::Release);
+        Some(taken)
+    }
+
     /// Whether all threads that were pinned when this began have unpinned: none can be looking at
-    /// what the caller took out of the index before. Also `false` while another thread asks.
+    /// what the caller took out of the index before. Also `false` while another thread asks, or
+    /// copies index words.
     ///
     /// An unfinished wait, which costs memory, is kept for the next caller to ask first.
     pub(crate) fn is_unobserved(&self) -> bool {
-        let is_over = |wait: &mut Wait| self.turn_until(|| wait.is_over(self));
+        let is_over = |wait: &Wait| self.turn_until(|| wait.is_over());
         let unobserved = self.asked.enter(|asked| {
-            if asked.as_mut().is_some_and(|before| !is_over(before)) {
+            if asked.as_ref().is_some_and(|before| !is_over(before)) {
                 return false;
             }
-            let mut wait = Wait::begin(self, PERIODS);
-            let unobserved = is_over(&mut wait);
-            *asked = (!unobserved).then_some(wait);
+            let wait = self.gather(|| ()).map(|()| Wait::begin(self));
+            let unobserved = wait.as_ref().is_some_and(is_over);
+            *asked = wait.filter(|_| !unobserved);
             unobserved
         });
         unobserved.unwrap_or(false)
     }
 }
 
-/// Number of grace periods that a slot waits for that was in an index. While a table is migrated,
-/// the migrating thread's copy may still name a retired slot (`core::index`). That thread has been
-/// pinned since before the slot was retired, so the first period ends after it has mended the copy.
-/// A reader that found the slot by the copy pinned before that, so the second ends after the reader
-/// has unpinned.
-pub(crate) const PERIODS: usize = 2;
-
-/// A wait for some grace periods, one after the other.
-pub(crate) struct Wait {
-    /// How many are left, counting the one under way.
-    left: usize,
-    /// Set when that one is over.
-    passed: Arc<AtomicBool>,
+/// Held while a thread copies index words: no thread gathers what has ended meanwhile.
+pub(crate) struct Copier<'a> {
+    pub(crate) pin: Pin,
+    copying: &'a AtomicU32,
 }
 
+impl Drop for Copier<'_> {
+    fn drop(&mut self) {
+        self.copying.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// A wait for a grace period.
+pub(crate) struct Wait(Arc<AtomicBool>);
+
 impl Wait {
-    pub(crate) fn begin(pins: &Pins, periods: usize) -> Self {
+    pub(crate) fn begin(pins: &Pins) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let flag = passed.clone();
         pins.pin().after(move || flag.store(true, Ordering::Release));
-        Wait { left: periods, passed }
+        Wait(passed)
     }
 
-    /// Whether the first of [`PERIODS`] is under way.
-    pub(super) fn is_in_first(&self) -> bool {
-        self.left == PERIODS
-    }
-
-    /// Whether all are over. If one is, begins the next.
-    pub(crate) fn is_over(&mut self, pins: &Pins) -> bool {
-        while self.passed.load(Ordering::Acquire) {
-            if self.left == 1 {
-                return true;
-            }
-            *self = Wait::begin(pins, self.left - 1);
-        }
-        false
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 

@@ -37,7 +37,8 @@ impl Alone {
     }
 
     fn migrate(&self, budget: usize) -> bool {
-        self.index.migrate(&self.pins.pin(), &mut { budget }, |slot| slot)
+        let copier = self.pins.copier().expect("no thread gathers");
+        self.index.migrate(&copier, &mut { budget }, |slot| slot)
     }
 
     fn turn(&self) -> bool {

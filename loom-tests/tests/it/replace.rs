@@ -426,8 +426,8 @@ model!(a_look_up_beside_a_swing, || {
 // once more. If slot 1 were free by then, the third value could lie in it. The driver's swing would
 // succeed, and leave a word that names slot 2, which leads nowhere once it is free.
 //
-// Guards: a retired slot waits for two grace periods. The driver has pinned after the first began,
-// and before the migrating thread unpins, so only the second waits for it.
+// Guards: no thread gathers slot 1 while another one copies. The driver has pinned before the
+// migrating thread is done, so a wait that begins later waits for it.
 model!(a_slot_retired_beside_a_copy, bounded(3), || {
     let rig = Rig::new();
     rig.index.grow();
@@ -444,9 +444,10 @@ model!(a_slot_retired_beside_a_copy, bounded(3), || {
         other.reach(2);
     });
     while rig.migrate(100) {}
-    let waits = retired.lock().unwrap().take();
-    let reused = waits.is_some_and(|mut waits| {
-        let is_over = (0..3).any(|_| rig.index.is_over(&mut waits));
+    let replaced = retired.lock().unwrap().take();
+    let waits = replaced.and_then(|waits| waits.or_else(|| rig.index.retire()));
+    let reused = waits.is_some_and(|waits| {
+        let is_over = (0..3).any(|_| rig.index.is_over(&waits));
         is_over && rig.replace(1)
     });
     a.join().unwrap();
@@ -457,14 +458,14 @@ model!(a_slot_retired_beside_a_copy, bounded(3), || {
 // 1 then gets another key's entry, if it is free. The migrating thread would take that entry for
 // the copy's own, and leave the copy as it is.
 //
-// Guards: a grace period, and the migrating thread's pin.
+// Guards: no thread gathers slot 1 while another one copies.
 model!(a_slot_freed_beside_a_copy, light, || {
     let rig = Rig::new();
     rig.index.grow();
     let a = aside(&rig, |rig| {
         assert!(rig.replace(2));
-        let mut waits = rig.index.retire();
-        if (0..3).any(|_| rig.index.is_over(&mut waits)) {
+        let waits = rig.index.retire();
+        if waits.is_some_and(|waits| (0..3).any(|_| rig.index.is_over(&waits))) {
             rig.fill(1);
         }
     });

@@ -371,7 +371,7 @@ impl<P: Payload, C> Engine<P, C> {
         if crowded {
             index.grow_if_full(frontend.live(shard).1);
         }
-        self.help_migrating(pin, shard, crowded, frontend);
+        self.help_migrating(shard, crowded, frontend);
         if let Insert::Full = entered {
             self.admission.starves();
         }
@@ -382,14 +382,16 @@ impl<P: Payload, C> Engine<P, C> {
     /// that may have grown. This notifies the driver. If the driver is behind by more than a table,
     /// this thread migrates some words, unless another does; it does not take the driver's place.
     #[inline]
-    fn help_migrating(&self, pin: &Pin, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
+    fn help_migrating(&self, shard: usize, crowded: bool, frontend: &impl Frontend<P>) {
         let index = self.keys.at(shard);
         let waiting = index.tables_to_migrate();
         if crowded && waiting > 0 {
             self.wakeup.wake_by(AT_ONCE);
         }
         if waiting > 1 {
-            index.migrate(pin, &mut { HELP }, |id| frontend.tail(id));
+            if let Some(copier) = self.reclaim.pins.copier() {
+                index.migrate(&copier, &mut { HELP }, |id| frontend.tail(id));
+            }
         }
     }
 }

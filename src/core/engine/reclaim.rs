@@ -13,7 +13,7 @@
 
 use super::wakeup::AT_ONCE;
 use crate::core::deferred::{Chain, Deferred};
-use crate::core::pins::{Pins, Wait, PERIODS};
+use crate::core::pins::{Pins, Wait};
 use crate::core::slot::{Payload, Slot};
 use crate::core::slots::Slots;
 use crate::core::threads::Counter;
@@ -94,11 +94,13 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Takes what has been pushed into a batch that waits from now on.
-    fn gather<'a>(&mut self, pins: &Pins, parts: impl Iterator<Item = &'a Mine>) {
-        let chains: Vec<Chain> = parts.filter_map(|part| part.list.take()).collect();
+    /// Takes what has been pushed into a batch that waits from now on. `None` while another thread
+    /// copies index words.
+    fn gather<'a>(&mut self, pins: &Pins, parts: impl Iterator<Item = &'a Mine>) -> Option<()> {
+        let take = || parts.filter_map(|part| part.list.take()).collect::<Vec<Chain>>();
+        let chains = pins.gather(take)?;
         if chains.is_empty() {
-            return;
+            return Some(());
         }
         let done = Done::default();
         // Acquire: a later flush does not ask for the flags dropped here. It enters `waiting` after
@@ -107,25 +109,15 @@ impl Waiting {
         self.unfinished.retain(|done| !done.load(std::sync::atomic::Ordering::Acquire));
         self.unfinished.push(done.clone());
         // After the lists were taken: these slots have left the index before.
-        let wait = Wait::begin(pins, PERIODS);
-        self.batches.push(Batch { chains, wait, done });
-    }
-
-    fn is_in_first(&self) -> bool {
-        self.batches.iter().any(|batch| batch.wait.is_in_first())
+        self.batches.push(Batch { chains, wait: Wait::begin(pins), done });
+        Some(())
     }
 
     /// Advances the epoch, and takes the batches whose grace periods are over.
     fn passed(&mut self, pins: &Pins) -> Due {
-        let mut due = 0;
-        pins.turn_until(|| {
-            // Each batch is asked: its second period begins when its first is over, not when the
-            // batches before it are free. Later batches wait for no less than earlier ones.
-            let mut over = self.batches.iter_mut().map(|batch| batch.wait.is_over(pins));
-            due = over.by_ref().take_while(|&over| over).count();
-            over.for_each(drop);
-            due == self.batches.len()
-        });
+        // Later batches wait for no less than earlier ones.
+        pins.turn_until(|| self.batches.last().map_or(true, |last| last.wait.is_over()));
+        let due = self.batches.iter().take_while(|batch| batch.wait.is_over()).count();
         Due(self.batches.drain(..due).rev().collect())
     }
 }
@@ -188,12 +180,13 @@ impl Reclaim {
         self.again.fetch_min(tick, Ordering::AcqRel);
     }
 
-    /// The flags of all handed over until now. `None` if another thread handles the batches.
+    /// The flags of all handed over until now. `None` if another thread handles the batches, or
+    /// copies index words.
     pub(super) fn all<'a>(&self, parts: impl Iterator<Item = &'a Mine>) -> Option<Vec<Done>> {
         self.waiting.enter(|waiting| {
-            waiting.gather(&self.pins, parts);
-            waiting.unfinished.clone()
-        })
+            waiting.gather(&self.pins, parts)?;
+            Some(waiting.unfinished.clone())
+        })?
     }
 
     /// Takes the lists of all threads' `parts` into a batch, advances the epoch, and takes the
@@ -212,15 +205,13 @@ impl Reclaim {
             // Acquire: this thread finds the list whose thread asked for it
             // (`a_flush_beside_a_removal` fails without it).
             let was_due = self.again.swap(NEVER, Ordering::AcqRel) <= tick;
-            // One batch in its first period at a time: what comes meanwhile goes into the next one.
-            // So there are few batches, however long a period takes.
-            let was_in_first = waiting.is_in_first();
-            if !was_in_first {
+            // One batch waits at a time: what comes meanwhile goes into the next one. So there are
+            // few batches, however long a period takes.
+            if waiting.batches.iter().all(|batch| batch.wait.is_over()) {
                 waiting.gather(&self.pins, parts());
             }
             let due = waiting.passed(&self.pins);
-            let has_moved = !due.0.is_empty() || was_in_first && !waiting.is_in_first();
-            if has_moved {
+            if !due.0.is_empty() {
                 waiting.backoff = 0;
             } else if was_due {
                 waiting.backoff = put_off(waiting.backoff);

@@ -228,7 +228,9 @@ impl<P: Payload, C> Engine<P, C> {
         if !index.wants_migration() {
             return budget;
         }
-        if index.migrate(&self.pin(), &mut budget, |id| frontend.tail(id)) {
+        let copier = self.reclaim.pins.copier();
+        if copier.is_some_and(|copier| index.migrate(&copier, &mut budget, |id| frontend.tail(id)))
+        {
             return 0;
         }
         budget.max(1)

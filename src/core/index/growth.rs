@@ -6,7 +6,7 @@ use super::table::{hash_of, slot_of, Publish, Table, BITS, CLOSED};
 use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
 use crate::core::memory::{boxed, OutOfMemory};
 use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
-use crate::core::pins::Pin;
+use crate::core::pins::{Copier, Pin};
 use crate::sync::Ordering;
 
 /// How often the driver tries to end a grace period before it comes back later: a period ends once
@@ -132,10 +132,15 @@ impl Index {
     /// Moves words from the oldest table to the youngest, up to `budget` of them or of empty homes.
     /// One thread at a time: another gets false at once. True if there is more to do.
     ///
-    /// `tail` is where a slot's forwards lead to. The pin keeps the slots whose words are being
-    /// copied: a thread that removes such a word hands its slot to the deferred-free list.
-    pub(crate) fn migrate(&self, pin: &Pin, budget: &mut usize, tail: impl Fn(u32) -> u32) -> bool {
-        let migrate = |next: &mut usize| self.migrate_words(pin, next, budget, &tail);
+    /// `tail` is where a slot's forwards lead to. No slot whose word is being copied is gathered
+    /// meanwhile: a thread that removes such a word hands its slot to the deferred-free list.
+    pub(crate) fn migrate(
+        &self,
+        copier: &Copier<'_>,
+        budget: &mut usize,
+        tail: impl Fn(u32) -> u32,
+    ) -> bool {
+        let migrate = |next: &mut usize| self.migrate_words(&copier.pin, next, budget, &tail);
         self.migrator.enter(migrate).unwrap_or(false)
     }
 
@@ -218,8 +223,8 @@ impl Index {
             };
             match old.take_copied(hash, place) {
                 Some(now) if now == value => {}
-                // Swung since, the copy perhaps too. It leads to the entry, whose slots are not
-                // freed while this thread is pinned.
+                // Swung since, the copy perhaps too. It leads to the entry, whose slots no thread
+                // gathers meanwhile.
                 Some(_) => young.mend_copy(position, hash, tail),
                 // The entry has ended, and with it the old word: the copy must go too.
                 None => young.withdraw(position, hash),

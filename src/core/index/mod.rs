@@ -66,14 +66,13 @@
 //!   go from old to young. If the old bit is gone already, the slot has ended meanwhile, and the
 //!   migrating thread withdraws the copy.
 //! * A thread that removes a word from a closed home may be racing with such a copy. It therefore
-//!   hands the slot to the deferred-free list, and the migrating thread is pinned while it copies.
+//!   hands the slot to the deferred-free list, which no thread gathers while another one copies.
 //!   So **no slot is reused while any word for it exists**; every argument here leans on this.
 //! * A *swing* makes a word name another slot, which holds the same key (`keyed`). It is a
 //!   compare-and-swap of the word where it lies, in closed homes too. It starts at the oldest
 //!   table, and asks after each table whether its target is still live. The migrating thread takes
 //!   an old word away by a swap, and sees there whether a swing came after it had copied the word;
-//!   then it swings the copy. `docs/design.md`, "Growth beside replacement" and "Two grace
-//!   periods", has the argument.
+//!   then it swings the copy. `docs/design.md`, "Growth beside replacement", has the argument.
 //! * The migrating thread takes a table whose homes are all closed and empty off the directory. The
 //!   homes stay closed, so that a publisher that still has the old directory fails there. When
 //!   every publisher that was pinned at that time has gone (`core::pins`), the driver gives the
