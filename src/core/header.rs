@@ -116,13 +116,6 @@ impl NextExpiration {
         seen & NEWS != 0 && seen != CLOSED && seen >= Self::urgency(tick)
     }
 
-    /// Whether it is later than `tick`, or never.
-    #[inline(always)]
-    pub(crate) fn is_later_than(&self, tick: u64) -> bool {
-        // survives: as in `get`.
-        self.0.load(Ordering::Acquire) | NEWS < Self::urgency(tick)
-    }
-
     /// Makes the next expiration at most `tick`; the dirty bit stays. Only the driver calls this.
     pub(crate) fn put_back(&self, tick: u64) {
         let urgency = Self::urgency(tick);
@@ -173,11 +166,6 @@ impl NextExpiration {
         self.0.fetch_max(Self::urgency(tick) | NEWS, Ordering::AcqRel);
     }
 
-    /// Whether `tick` is later than the shard's next expiration as its driver has last read it.
-    pub(crate) fn is_after(heard: u64, tick: u64) -> bool {
-        Self::urgency(tick) < heard
-    }
-
     /// Sets a shard's next expiration to `tick`. Only the shard's driver calls this, at the tick
     /// `now`. An earlier one that is yet to come stays: its block may still be on its way. Returns
     /// the next expiration. If the dirty bit has been set since the last call, returns `None` and
@@ -209,17 +197,6 @@ impl NextExpiration {
         // survives: one word. The driver has taken it before, the reaper has announced, and a
         // pusher compares it with what it announces.
         Self::known(self.0.load(Ordering::Acquire))
-    }
-
-    /// [`get`](Self::get) after a look at the stripes, by which notifying threads publish what they
-    /// have reported. Loom does not see that edge: there this reads the newest value.
-    pub(crate) fn get_told(&self) -> Option<u64> {
-        if cfg!(expiry_loom) {
-            // survives: stronger than needed: it is built for models only.
-            Self::known(self.0.fetch_add(0, Ordering::AcqRel))
-        } else {
-            self.get()
-        }
     }
 
     #[inline]

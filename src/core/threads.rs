@@ -3,8 +3,7 @@
 //! A stripe holds what only its thread writes: where it is looking for free slots, and its share of
 //! the counters. An index belongs to one running thread at a time; when the thread ends, the next
 //! new one may get it. The counters are statistics and the cursor is a hint, so no other thread
-//! decides by them, and relaxed loads and stores suffice. One word is for the driver: what the
-//! thread has yet to report to it (`engine::notice`, `Stripe::telling`).
+//! decides by them, and relaxed loads and stores suffice.
 
 use std::cell::Cell;
 use std::marker::PhantomData;

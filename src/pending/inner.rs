@@ -29,8 +29,7 @@
 //! # The driver
 //!
 //! An insertion notifies the driver as a tracker's does (`engine::fence`): by plain loads if the
-//! block already covers the deadline. So there is no `wait_time` here, which would need a
-//! read-modify-write for each insertion (Q12); a poll says when the next one is due.
+//! block already covers the deadline. A poll says when the next one is due.
 
 use super::ticket::{Place, Seal, Ticket, LAST_ROUND};
 use super::PendingError;

@@ -1,9 +1,7 @@
 //! Several pollers, `wait_time`, and stalls: Q10, Q12, W4 for shards that have a driver, C8.
 
 use expiry::{Expired, ExpiryQueue, ExpiryQueueBuilder, ManualClock};
-use loom_tests::{
-    after, aside, at_once, beside, bounded, large, light, model, preemptions, Awake, TICK,
-};
+use loom_tests::{after, aside, at_once, beside, bounded, light, model, preemptions, Awake, TICK};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,21 +104,6 @@ model!(w04_what_a_poller_leaves, || {
     poll.join().unwrap();
 });
 
-// `wait_time` beside a touch that lowers the deadline of another key of the same slot block still
-// further. That touch is about to notify the driver, so this one need not. Guards: a thread that
-// has touched ensures the shard's next expiration.
-model!(q12_wait_time_beside_an_update, || {
-    let (queue, _) = queue(|builder| builder, &[(1, 20), (2, 30)]);
-    let a = aside(&queue, |queue| {
-        assert!(queue.touch(&1, TICK * 2).unwrap());
-        assert!(queue.wait_time() <= Some(TICK * 2));
-    });
-    assert!(queue.touch(&2, TICK * 5).unwrap());
-    waits(&queue, TICK * 5);
-    a.join().unwrap();
-    assert_eq!(queue.wait_time(), Some(TICK * 2));
-});
-
 // `wait_time` beside a poll that finds nothing in the inbox yet. Guards: the poll does not raise
 // the shard's next expiration over a dirty slot block, and the touch lowers it after the push.
 model!(q12_wait_time_beside_a_poll, || {
@@ -146,66 +129,9 @@ model!(q12_wait_time_after_a_poll_beside_an_update, || {
     let a = aside(&queue, |queue| assert!(queue.touch(&1, TICK * 2).unwrap()));
     assert!(queue.touch(&2, TICK * 5).unwrap());
     assert!(queue.poll().is_empty());
-    waits(&queue, TICK * 5);
     a.join().unwrap();
     assert_eq!(queue.wait_time(), Some(TICK * 2));
 });
-
-// A touch beside another one of the same slot block, which has lowered its deadline but has not
-// notified the driver yet. The shard knows something nearer still, so this touch adds nothing. Then
-// that nearer deadline passes, and then the other touch's. Guards: the poll looks for threads that
-// have not notified yet before it raises the shard's next expiration.
-model!(q12_wait_time_when_what_hid_it_has_passed, || {
-    // Two slots to a block: the third key is in another one.
-    let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
-    at_once(|| assert!(queue.poll().is_empty(), "the blocks are out of the inbox"));
-    let a = aside(&queue, |queue| assert!(queue.touch(&1, TICK * 3).unwrap()));
-    assert!(queue.touch(&2, TICK * 5).unwrap());
-    clock.advance(TICK);
-    assert_eq!(keys(&queue.poll()), [3]);
-    waits(&queue, TICK * 4);
-    clock.advance(TICK * 3);
-    assert!(keys(&queue.poll()).iter().all(|&key| key == 1));
-    waits(&queue, TICK);
-    a.join().unwrap();
-});
-
-// The same, where the poll comes between the two. It has looked for threads that have not notified
-// yet before either touch announced itself. It raises the shard's next expiration once both have
-// lowered their slot block's. Guards: `wait_time` looks for such threads too, and before it looks
-// at the shards.
-model!(q12_wait_time_when_a_poll_has_looked_before, large, || {
-    let (queue, clock) = queue(|builder| builder, &[(1, 20), (2, 30), (3, 1)]);
-    loom::stop_exploring();
-    assert!(queue.poll().is_empty(), "the blocks are out of the inbox");
-    clock.advance(TICK);
-    loom::explore();
-    let a = aside(&queue, |queue| assert!(queue.touch(&1, TICK * 3).unwrap()));
-    let b = aside(&queue, |queue| assert!(queue.touch(&2, TICK * 5).unwrap()));
-    assert_eq!(keys(&queue.poll()), [3]);
-    b.join().unwrap();
-    waits(&queue, TICK * 5);
-    a.join().unwrap();
-});
-
-/// As before, where the pending notification is of the insertion of the very key that is touched,
-/// to a later deadline or to the same one. Guards: the inserting thread announces itself before the
-/// key can be found.
-#[test]
-fn q12_wait_time_for_what_another_has_yet_to_tell() {
-    for ticks in [3, 5] {
-        model("q12_wait_time_for_what_another_has_yet_to_tell", move || {
-            let (queue, clock) = queue(|builder| builder, &[(3, 1)]);
-            let a = aside(&queue, |queue| queue.update(1, TICK * 3).unwrap());
-            if queue.touch(&1, TICK * ticks).unwrap() {
-                clock.advance(TICK);
-                assert_eq!(keys(&queue.poll()), [3]);
-                waits(&queue, TICK * (ticks - 1));
-            }
-            a.join().unwrap();
-        });
-    }
-}
 
 /// A queue that was due at 2, and stalled from 2 to 10.
 fn stalled(keys: &[(u64, u32)]) -> (Queue, ManualClock) {

@@ -1,8 +1,8 @@
 //! Two things that threads do without a read-modify-write: register an entry, and ask whether a
 //! shutdown has begun. Each stores, then loads; the driver's [`Barrier`] is the fence in between.
 //!
-//! [`timeouts`](crate::timeouts), trackers and pending tables register this way. In keyed stores a
-//! thread that finds its block lowered relies on the read-modify-write (Q12).
+//! [`timeouts`](crate::timeouts), trackers and pending tables register this way, and keyed stores by
+//! a read-modify-write.
 //!
 //! # Registering
 //!

@@ -75,7 +75,6 @@ use crossbeam_utils::CachePadded;
 pub(crate) use deadline::Deadlines;
 use fence::Fence;
 pub(crate) use keys::Keys;
-use notice::Unreported;
 use pause::{Pause, Stalls};
 use reclaim::Reclaim;
 use shard::Shard;
@@ -316,19 +315,6 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// Makes sure that the next expiration of the shard of slot `id` is `tick` at the latest. The
-    /// thread that made a lease that expires then may not have notified the driver, because another
-    /// thread is about to report an earlier tick.
-    #[inline]
-    pub(crate) fn ensure_reported(&self, id: u32, tick: u64) {
-        self.shards[self.shard_of(id)].notices.ensure(tick);
-    }
-
-    /// The nearest tick that a thread has yet to report, but after `now`; [`NEVER`] without one.
-    fn unreported(&self, now: u64) -> u64 {
-        Unreported::nearest(self.stripes.iter().map(|stripe| &stripe.unreported), now)
-    }
-
     /// When something next expires, or earlier.
     pub(crate) fn next_expiration(&self) -> Option<u64> {
         self.shards.iter().filter_map(|shard| shard.notices.next()).min()
@@ -337,14 +323,9 @@ impl<P: Payload, C> Engine<P, C> {
     /// The time until [`next_expiration`](Self::next_expiration), for a caller that waits for it.
     pub(crate) fn wait_time(&self) -> Option<std::time::Duration> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
-        // `unreported` first: a thread that drops its notice has reported the tick at its shard
-        // before, so a caller that depends on it finds one or the other (Q12).
-        let unreported = self.unreported(0);
-        let told = self.shards.iter().filter_map(|shard| shard.notices.next_reported());
-        let next = told.min().unwrap_or(NEVER);
+        let next = self.next_expiration().unwrap_or(NEVER);
         // The clock is read last: a stall in between makes the wait shorter (Q12).
         let now = self.deadlines.clock().now();
-        let next = next.min(unreported.max(self.deadlines.ticks().at(now) + 1));
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,

@@ -30,22 +30,15 @@
 //! (W10). A poll does not find a block whose push is held up for longer than its deadline, and may
 //! pass by one whose report is.
 //!
-//! # Ticks that are not reported yet
-//!
-//! A shard keeps the nearest of the reported ticks. A thread that finds its block lowered relies on
-//! the thread that has lowered it, and that one may have yet to report. Until then the shard may
-//! show a later tick, and a caller that asks how long to wait would wait too long. So in the keyed
-//! stores a thread notes its deadline in its stripe before it makes the lease, until the driver
-//! knows of it ([`Unreported::begin`]). A driver reads these notes before it raises the shard's
-//! next expiration, and raises it no further than the nearest (Q12).
+//! A thread that finds its block lowered relies on the thread that has lowered it, which may have
+//! yet to report. Until then the shard may show a later tick. As one thread at a time inserts into
+//! a block, this takes a renewal: of a key whose insertion is under way, or to a nearer deadline.
 
 use crate::core::header::{Header, NextExpiration};
 use crate::core::inbox::{Inbox, Taken};
 use crate::core::slot::Payload;
 use crate::core::slots::Slots;
 use crate::sync::step;
-use crate::time::NEVER;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shard's notices: what inserting threads leave for its driver.
 pub(super) struct Notices {
@@ -70,21 +63,8 @@ impl Notices {
         Some(tick)
     }
 
-    /// Makes sure that the shard's next expiration is `tick` at the latest.
-    #[inline]
-    pub(super) fn ensure(&self, tick: u64) {
-        if self.next.is_later_than(tick) {
-            self.next.name(tick);
-        }
-    }
-
     pub(super) fn next(&self) -> Option<u64> {
         self.next.get()
-    }
-
-    /// [`next`](Self::next) for a caller that has read the stripes' [`Unreported`] before.
-    pub(super) fn next_reported(&self) -> Option<u64> {
-        self.next.get_told()
     }
 }
 
@@ -111,70 +91,10 @@ impl Heard {
         self.taken.pop(slots)
     }
 
-    /// Raises the shard's next expiration to the `wheel`'s, or to the nearest tick in `unreported`.
-    /// Returns what it is then; `None` if a thread has reported a tick since the last time: the
-    /// driver has to take the inbox again.
-    pub(super) fn raise(
-        &mut self,
-        notices: &Notices,
-        now: u64,
-        wheel: u64,
-        unreported: impl FnOnce() -> u64,
-    ) -> Option<u64> {
+    /// Raises the shard's next expiration to the `wheel`'s. Returns what it is then; `None` if a
+    /// thread has reported a tick since the last time: the driver has to take the inbox again.
+    pub(super) fn raise(&mut self, notices: &Notices, now: u64, wheel: u64) -> Option<u64> {
         // A thread that has reported since has set the dirty bit.
-        let next = if NextExpiration::is_after(self.next, wheel) {
-            wheel.min(unreported())
-        } else {
-            wheel
-        };
-        notices.next.raise(&mut self.next, now, next)
-    }
-}
-
-/// The nearest tick that a thread has yet to report to a driver. Written by that thread only.
-///
-/// A standard atomic also under loom: each poll would look at eight more.
-pub(super) struct Unreported {
-    /// [`NEVER`] less the tick; 0 if the thread has reported all.
-    nearness: AtomicU64,
-}
-
-impl Unreported {
-    pub(super) fn none() -> Self {
-        Unreported { nearness: AtomicU64::new(0) }
-    }
-
-    /// Notes, until the result is dropped, that this thread is about to make a lease that expires
-    /// at `tick`. Called before another thread can find the lease. This needs no fence: a thread
-    /// that has seen the lease, or its block lowered, sees this note.
-    #[inline]
-    pub(super) fn begin(&self, tick: u64) -> Telling<'_> {
-        let before = self.nearness.load(Ordering::Relaxed);
-        let nearness = before.max(NEVER - tick);
-        self.nearness.store(nearness, Ordering::Relaxed);
-        Telling { unreported: self, before }
-    }
-
-    /// The nearest tick of all threads', but after `now`; [`NEVER`] if there is none.
-    pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Unreported>, now: u64) -> u64 {
-        // Acquire: pairs with `Telling::drop`. `wait_time` reads the shards after it.
-        // survives: loom does not see this standard atomic.
-        let nearest = all.map(|one| one.nearness.load(Ordering::Acquire)).max();
-        (NEVER - nearest.unwrap_or(0)).max(now + 1)
-    }
-}
-
-/// See [`Unreported::begin`]. These nest.
-pub(crate) struct Telling<'a> {
-    unreported: &'a Unreported,
-    before: u64,
-}
-
-impl Drop for Telling<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // Release: a thread that finds it gone finds the shard's next expiration reported.
-        // survives: loom does not see this standard atomic.
-        self.unreported.nearness.store(self.before, Ordering::Release);
+        notices.next.raise(&mut self.next, now, wheel)
     }
 }

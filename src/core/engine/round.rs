@@ -209,9 +209,7 @@ impl<P: Payload, C> Engine<P, C> {
                 Some(true) => return None,
                 Some(false) => {
                     let wheel = driver.wheel.next_expiration().unwrap_or(NEVER);
-                    let raised = driver.heard.raise(&shard.notices, instant.tick, wheel, || {
-                        self.unreported(instant.tick)
-                    });
+                    let raised = driver.heard.raise(&shard.notices, instant.tick, wheel);
                     if raised.is_some() {
                         return raised;
                     }

@@ -2,7 +2,6 @@
 
 use super::cursor::Cursor;
 use super::deadline::LastDeadlines;
-use super::notice::{Telling, Unreported};
 use super::reclaim;
 use crate::core::threads::Counter;
 
@@ -21,7 +20,6 @@ pub(crate) struct Stripe<C> {
     pub(super) further: Counter,
     /// The slots that the thread has ended and that are not free yet.
     pub(super) reclaim: reclaim::Mine,
-    pub(super) unreported: Unreported,
     /// The store type's share.
     pub(crate) frontend: C,
 }
@@ -36,14 +34,8 @@ impl<C> Stripe<C> {
             refused: Counter::default(),
             further: Counter::default(),
             reclaim: reclaim::Mine::new(),
-            unreported: Unreported::none(),
             frontend,
         }
-    }
-
-    #[inline]
-    pub(crate) fn telling(&self, tick: u64) -> Telling<'_> {
-        self.unreported.begin(tick)
     }
 
     /// Whether this thread is in a round of the driver: in a handler that one has called.

@@ -41,10 +41,10 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// How long until a key is due: zero if one is, `None` if none will be. Wait-free, O(shards).
     ///
     /// It is at most the time until any key is due whose [`update`](Self::update) or touch has
-    /// returned, also while other threads update and poll. (It is one interval if such a key is due
-    /// and [`poll`](Self::poll) cannot find it yet, because another thread was held up half-way
-    /// through an update.) It may be shorter: the old time of a key that was removed or renewed
-    /// counts until a poll has passed it, and a poll looks 2^30 - 1 intervals ahead at most.
+    /// returned. It may be longer while another thread is half-way through an `update` or a touch:
+    /// of the same key, or to a shorter timeout. It may be shorter: the old time of a key that was
+    /// removed or renewed counts until a poll has passed it, and a poll looks 2^30 - 1 intervals
+    /// ahead at most.
     ///
     /// After ZooKeeper's `getWaitTime`. An update with a shorter timeout does not wake a thread
     /// that sleeps for this long. So sleep no longer than the shortest timeout, or have the

@@ -170,9 +170,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         spot: Spot<'_, Pair<K, V>>,
         deadline: u64,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        let enforced = self.engine.enforce_in(spot.header, found.id, deadline);
-        self.engine.ensure_reported(found.id, deadline);
-        if enforced.is_ok() {
+        if self.engine.enforce_in(spot.header, found.id, deadline).is_ok() {
             return None;
         }
         self.end_anyway(pin, *found, RemovalCause::Closed)
@@ -287,7 +285,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let (hash, pair) = (self.hash, self.take());
         let new = store.fill(vacant, (hash, self.weight), pair, term, used);
         store.keys(mine, hash).add(1);
-        let _telling = mine.telling(term.deadline);
         let new = match open.is_some_and(|open| open.publish(new.id)) {
             true => new.named(),
             false => self.enter_anywhere(pin, mine, new)?,
@@ -341,7 +338,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());
         let new = store.fill(vacant, (hash, self.weight), pair, term, true);
-        let _telling = mine.telling(term.deadline);
         let Ok(dead) = found.seen.forward(new.id) else {
             // SAFETY: no lease has led to it, and no word names it.
             let new = unsafe { new.withdraw() };

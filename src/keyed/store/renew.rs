@@ -178,19 +178,14 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let renewed = found.lease.with_deadline(deadline);
         if renewed == found.lease {
-            self.engine.ensure_reported(found.id, deadline);
             return Ok(Some(Touched::Unchanged));
         }
-        Ok(self.engine.with_stripe(|mine, _| {
-            let _telling = mine.telling(deadline);
-            if found.slot.swap_lease(found.lease, renewed).is_err() {
-                *lost = Some(life(found));
-                return None;
-            }
-            self.engine.shortened(found.id, found.lease, deadline);
-            self.engine.ensure_reported(found.id, deadline);
-            Some(Touched::Renewed(deadline))
-        }))
+        if found.slot.swap_lease(found.lease, renewed).is_err() {
+            *lost = Some(life(found));
+            return Ok(None);
+        }
+        self.engine.shortened(found.id, found.lease, deadline);
+        Ok(Some(Touched::Renewed(deadline)))
     }
 
     /// Renews an entry by its place, without look-up or pin, in a store that replaces nothing.
