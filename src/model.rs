@@ -3,7 +3,6 @@
 
 use crate::core::header::Lowered;
 use crate::core::inbox::{Inbox, Taken};
-pub use crate::core::index::TwoWords;
 use crate::core::index::{Glance, Index as Inner, Insert, Removed, Sighting};
 use crate::core::lease::{Lease, State};
 use crate::core::params;

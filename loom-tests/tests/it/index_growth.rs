@@ -5,7 +5,7 @@
 //! buckets, and the smallest table has one index bucket. In some models an index bucket has two
 //! words of its own.
 
-use expiry::model::{Index, Inserted, TwoWords};
+use expiry::model::{Index, Inserted};
 use expiry::{Ack, AckError, Done};
 use loom::sync::atomic::AtomicU32;
 use loom_tests::{
@@ -424,33 +424,6 @@ model!(w13_at_home_twice, || {
     assert_eq!(index.init(7, 4, |_| false), Inserted::Done);
     assert_eq!(index.tables(), 1, "a word is still reserved, for nobody");
 });
-
-// W13 in an index bucket of two words, where there is room beside the key. Guards: a thread that
-// reads a header sees the words that the header marks.
-model!(w13_beside_itself_at_home, || {
-    let table = Arc::new(TwoWords::new());
-    two_inits_beside(&table, || ());
-});
-
-// The same while another key's word goes: the two inits find different words free. Guards: as
-// [`w13_at_home_twice`].
-model!(w13_beside_a_word_that_goes, || {
-    let table = Arc::new(TwoWords::new());
-    assert!(table.init(4, 7, |_| false));
-    let other = table.clone();
-    two_inits_beside(&table, move || other.remove(4, 7, 0));
-    assert_eq!(table.all(4), []);
-});
-
-/// Two threads put key 5 in, one of which does something first: it is in once.
-fn two_inits_beside(table: &Arc<TwoWords>, first: impl FnOnce()) {
-    let a = aside(table, |table| table.init(5, 1, EITHER));
-    first();
-    let b = table.init(5, 2, EITHER);
-    let published = if a.join().unwrap() { 1 } else { 2 };
-    assert_eq!(b, published == 2, "in twice, or not at all");
-    assert_eq!(table.all(5), [published]);
-}
 
 // W13, the fast way, where the key lies in the overflow bucket: as [`w13_spilled_duplicate`].
 // Guards: an index bucket that has spilled is not simple.

@@ -14,6 +14,7 @@ pub(super) fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 /// The positions of the words that have this hash. Loads each word with Acquire.
+#[allow(dead_code)] // where there are vectors
 #[inline(always)]
 pub(super) fn matching_in(words: &[AtomicU64], hash: u32) -> u64 {
     let wanted = wanted(hash);

@@ -3,7 +3,6 @@
 use super::directory::Directory;
 use super::table::{slot_of, wanted, Home, Sighting, Table, CLOSED, VERSIONS};
 use super::Index;
-use crate::core::params::HOME;
 use crate::core::pins::Pin;
 use crate::core::prefetch_at;
 use crate::sync::Ordering;
@@ -38,12 +37,12 @@ impl<F: FnMut(u32) -> bool> Probe for F {
 
 /// A word that may be the wanted one.
 #[derive(Clone, Copy)]
-pub(super) struct Word<'a, const OWN: usize = HOME> {
-    seen: Sighting<'a, OWN>,
+pub(super) struct Word<'a> {
+    seen: Sighting<'a>,
     header: u64,
 }
 
-impl<const OWN: usize> Word<'_, OWN> {
+impl Word<'_> {
     /// Whether the word has been published ever since it was read, in this life of the table. So it
     /// has the hash: a swing changes the slot only.
     #[inline(always)]
@@ -53,7 +52,7 @@ impl<const OWN: usize> Word<'_, OWN> {
     }
 }
 
-impl<const OWN: usize> Table<OWN> {
+impl Table {
     /// The slot of the first word with this hash whose bit the header has and that `probe` takes.
     ///
     /// `header` is the header as read, and afterwards the one that the answer holds for. A match
@@ -63,7 +62,7 @@ impl<const OWN: usize> Table<OWN> {
     #[inline(always)]
     pub(super) fn look(
         &self,
-        home: &Home<OWN>,
+        home: &Home,
         header: &mut u64,
         hash: u32,
         probe: &mut impl Probe,
@@ -97,11 +96,7 @@ impl<const OWN: usize> Table<OWN> {
     /// The first word with this hash whose bit the header of its home has, or the header, if there
     /// is none and the home is open.
     #[inline(always)]
-    pub(super) fn glance<'a>(
-        &'a self,
-        home: &'a Home<OWN>,
-        hash: u32,
-    ) -> Glance<Word<'a, OWN>, u64> {
+    pub(super) fn glance<'a>(&'a self, home: &'a Home, hash: u32) -> Glance<Word<'a>, u64> {
         // Acquire, all of it, as in `matching`.
         let header = home.header.load(Ordering::Acquire);
         let mut matching = home.matching(hash) & header;

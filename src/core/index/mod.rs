@@ -368,51 +368,6 @@ impl Index {
     }
 }
 
-/// For models: a table of one home, which has two words of its own instead of an index's one.
-#[cfg(expiry_loom)]
-pub struct TwoWords(Table<2>);
-
-#[cfg(expiry_loom)]
-impl TwoWords {
-    /// An empty table.
-    #[must_use]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        TwoWords(Table::map(0).expect("memory for a small table"))
-    }
-
-    /// Publishes `slot` under `hash`, at home if that is simple, unless `accept` takes one that is
-    /// there. Returns whether it did.
-    pub fn init(&self, hash: u32, slot: u32, mut accept: impl FnMut(u32) -> bool) -> bool {
-        let home = self.0.home_of(hash);
-        let open = match self.0.glance(home, hash) {
-            Glance::Absent(header) => Some(header),
-            _ => None,
-        };
-        open.is_some_and(|header| self.0.publish_under(home, header, hash, slot))
-            || matches!(self.0.publish(hash, slot, ALIKE, &mut accept), Publish::Done(_))
-    }
-
-    /// Takes away the word of a slot, which was seen at this place of its home.
-    pub fn remove(&self, hash: u32, slot: u32, position: usize) {
-        let taken = self.0.sighting(word(hash, slot), position).remove();
-        taken
-            .or_else(|| self.0.remove(hash, |candidate| candidate == slot))
-            .expect("it is published");
-    }
-
-    /// The slots under `hash`.
-    #[must_use]
-    pub fn all(&self, hash: u32) -> Vec<u32> {
-        let mut slots = Vec::new();
-        self.0.find(hash, &mut |slot| {
-            slots.push(slot);
-            false
-        });
-        slots
-    }
-}
-
 impl Drop for Index {
     fn drop(&mut self) {
         for table in &self.tables {

@@ -6,7 +6,7 @@ use super::line::bits;
 use super::table::{slot_of, wanted, word, Table};
 use crate::sync::Ordering;
 
-impl<const OWN: usize> Table<OWN> {
+impl Table {
     /// Makes the word whose slot leads to `target` name `target`, in a closed home too. Returns
     /// whether there is such a word. The caller is pinned.
     ///

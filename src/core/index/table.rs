@@ -19,20 +19,19 @@ const _: () = assert!(1 << (HOME + LINES * OVER) == CLOSED);
 
 /// A home: its header and own words.
 #[repr(C, align(64))]
-pub(super) struct Home<const OWN: usize = HOME> {
+pub(super) struct Home {
     pub(super) header: AtomicU64,
-    pub(super) words: [AtomicU64; OWN],
+    pub(super) words: [AtomicU64; HOME],
 }
 
-impl<const OWN: usize> Home<OWN> {
+impl Home {
     /// The positions of its own words that have this hash. Loads each word with Acquire.
     #[inline(always)]
     pub(super) fn matching(&self, hash: u32) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(miri), not(expiry_loom)))]
-        if OWN == HOME {
-            // SAFETY: header and words are one aligned line. The header is its first word.
-            return unsafe { line::matching((self as *const Self).cast(), hash) } >> 1;
-        }
+        // SAFETY: header and words are one aligned line. The header is its first word.
+        return unsafe { line::matching((self as *const Self).cast(), hash) } >> 1;
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(expiry_loom))))]
         line::matching_in(&self.words, hash)
     }
 
@@ -64,7 +63,7 @@ impl Overflow {
 }
 
 // SAFETY: atomics only, valid as zeroes.
-unsafe impl<const OWN: usize> ZeroValid for Home<OWN> {
+unsafe impl ZeroValid for Home {
     #[cfg(expiry_loom)]
     fn zeroed() -> Self {
         Home { header: AtomicU64::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) }
@@ -120,8 +119,8 @@ pub(super) fn wanted(hash: u32) -> impl Fn(u64) -> bool {
 }
 
 /// One table. Homes are addressed by the low bits of the hash.
-pub(super) struct Table<const OWN: usize = HOME> {
-    pub(super) homes: Zeroed<Home<OWN>>,
+pub(super) struct Table {
+    pub(super) homes: Zeroed<Home>,
     pub(super) overflow: Zeroed<Overflow>,
     pub(super) mask: usize,
 }
@@ -138,7 +137,7 @@ impl Reserved<'_> {
     /// AcqRel: Release publishes the word and the slot behind it; the version makes any other
     /// publication for this home, wherever its word lies, fail this swap.
     #[inline(always)]
-    fn publish<const OWN: usize>(self, home: &Home<OWN>, header: u64) -> Result<usize, Self> {
+    fn publish(self, home: &Home, header: u64) -> Result<usize, Self> {
         let next = (header | 1 << self.position).wrapping_add(VERSION);
         match home.header.compare_exchange(header, next, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => Ok(std::mem::ManuallyDrop::new(self).position),
@@ -159,15 +158,15 @@ impl Drop for Reserved<'_> {
 /// the table does not begin another life. So what lies at this place is that word, what a swing has
 /// made of it, or 0, or a word that another thread has put there after it.
 #[derive(Clone, Copy)]
-pub(crate) struct Sighting<'a, const OWN: usize = HOME> {
-    pub(super) home: &'a Home<OWN>,
+pub(crate) struct Sighting<'a> {
+    pub(super) home: &'a Home,
     pub(super) place: &'a AtomicU64,
     /// Which of the home's words it is.
     pub(super) position: usize,
     pub(super) word: u64,
 }
 
-impl<const OWN: usize> Sighting<'_, OWN> {
+impl Sighting<'_> {
     /// The slot that the word named.
     #[inline(always)]
     pub(crate) fn slot(&self) -> u32 {
@@ -219,9 +218,9 @@ pub(super) enum Publish {
     Crowded,
 }
 
-impl<const OWN: usize> Table<OWN> {
+impl Table {
     /// A word at this position or beyond says that the table may be full.
-    const CROWDED: usize = OWN + OVER / 2;
+    const CROWDED: usize = HOME + OVER / 2;
 
     pub(super) fn map(class: u32) -> Result<Self, OutOfMemory> {
         let homes = 1usize << class;
@@ -233,8 +232,8 @@ impl<const OWN: usize> Table<OWN> {
     }
 
     #[inline(always)]
-    pub(super) fn home_of(&self, hash: u32) -> &Home<OWN> {
-        let first: *const Home<OWN> = self.homes.as_ptr();
+    pub(super) fn home_of(&self, hash: u32) -> &Home {
+        let first: *const Home = self.homes.as_ptr();
         // SAFETY: the table has `mask + 1` homes, all of them valid (see `Zeroed::as_slice`), as
         // long as it lives.
         unsafe { &*first.wrapping_add(hash as usize & self.mask) }
@@ -244,7 +243,7 @@ impl<const OWN: usize> Table<OWN> {
     #[inline(always)]
     pub(super) fn word_at<'a>(
         &'a self,
-        home: &'a Home<OWN>,
+        home: &'a Home,
         hash: u32,
         position: usize,
     ) -> &'a AtomicU64 {
@@ -256,7 +255,7 @@ impl<const OWN: usize> Table<OWN> {
 
     #[inline(never)]
     fn word_beyond(&self, hash: u32, position: usize) -> &AtomicU64 {
-        &self.line(hash, (position - OWN) / OVER).words[(position - OWN) % OVER]
+        &self.line(hash, (position - HOME) / OVER).words[(position - HOME) % OVER]
     }
 
     /// One of the overflow buckets of the home of `hash`.
@@ -281,12 +280,12 @@ impl<const OWN: usize> Table<OWN> {
             2 | 3 => 2,
             _ => LINES,
         };
-        OWN + lines * OVER
+        HOME + lines * OVER
     }
 
     /// The positions whose bits `header` has and whose words have this hash.
     #[inline]
-    pub(super) fn matching(&self, home: &Home<OWN>, header: u64, hash: u32) -> u64 {
+    pub(super) fn matching(&self, home: &Home, header: u64, hash: u32) -> u64 {
         // Acquire, also for words that do not match: a word that is gone may have been migrated,
         // and then a younger table, looked at next, must show it (W12).
         home.matching(hash) & header | self.matching_beyond(header, hash)
@@ -295,12 +294,12 @@ impl<const OWN: usize> Table<OWN> {
     /// [`matching`](Self::matching) in overflow buckets only.
     #[inline(never)]
     pub(super) fn matching_beyond(&self, header: u64, hash: u32) -> u64 {
-        if header & BITS >> OWN << OWN == 0 {
+        if header & BITS >> HOME << HOME == 0 {
             return 0;
         }
         let mut matching = 0;
         for nth in 0..LINES {
-            let shift = OWN + nth * OVER;
+            let shift = HOME + nth * OVER;
             if header & BITS & ((1 << OVER) - 1) << shift != 0 {
                 matching |= self.line(hash, nth).matching(hash) << shift;
             }
@@ -364,7 +363,7 @@ impl<const OWN: usize> Table<OWN> {
     #[inline(always)]
     fn reserve<'a>(
         &'a self,
-        home: &'a Home<OWN>,
+        home: &'a Home,
         free: u64,
         hash: u32,
         slot: u32,
@@ -381,13 +380,7 @@ impl<const OWN: usize> Table<OWN> {
     /// Publishes `slot` in a home that was open by this `header`, and had no word of this hash.
     /// False, without effect, if the header has changed since, or the home is crowded.
     #[inline(always)]
-    pub(super) fn publish_under(
-        &self,
-        home: &Home<OWN>,
-        header: u64,
-        hash: u32,
-        slot: u32,
-    ) -> bool {
+    pub(super) fn publish_under(&self, home: &Home, header: u64, hash: u32, slot: u32) -> bool {
         // Not at positions where `publish` has to ask whether the table is full.
         let free = !header & ((1 << Self::CROWDED) - 1);
         let reserved = self.reserve(home, free, hash, slot);
@@ -431,7 +424,7 @@ impl<const OWN: usize> Table<OWN> {
 
     /// A word that may be at `position` of its home.
     #[inline(always)]
-    pub(super) fn sighting(&self, word: u64, position: usize) -> Sighting<'_, OWN> {
+    pub(super) fn sighting(&self, word: u64, position: usize) -> Sighting<'_> {
         let home = self.home_of(hash_of(word));
         Sighting { home, place: self.word_at(home, hash_of(word), position), position, word }
     }

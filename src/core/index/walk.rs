@@ -96,7 +96,7 @@ impl Index {
     }
 }
 
-impl<const OWN: usize> Table<OWN> {
+impl Table {
     /// The slots that the own words of this hash's home name, or have named.
     fn own_slots(&self, hash: u32) -> impl Iterator<Item = u32> + '_ {
         let words = self.home_of(hash).words.iter();
