@@ -3,7 +3,7 @@
 
 use expiry::{Ack, AckError, AckTracker, Done, Lifetime, ManualClock, Outcome, Reason};
 use expiry::{Root, ShutdownMode};
-use loom_tests::{at_once, beside, builder, costly, model, Kept, TICK};
+use loom_tests::{after, at_once, beside, builder, costly, model, Kept, TICK};
 use std::mem::take;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -215,6 +215,20 @@ model!(an_init_beside_a_shutdown_returns_the_token, || {
 
 model!(an_init_of_an_early_entry_beside_a_shutdown_returns_the_token, || {
     a_root_beside_a_shutdown(|rig| rig.init(3), true);
+});
+
+// The same, and a renewal changes the deadline of the root that has just become live. Guards: the
+// init withdraws the root under whatever deadline it has by then.
+model!(an_init_of_an_early_entry_beside_a_shutdown_and_a_renewal, || {
+    let rig = Rig::new();
+    assert_eq!(rig.tracker.ack(1, 5), Ok(Ack::Held));
+    let shut_and_renew = |rig: &Arc<Rig>| {
+        rig.shut();
+        let _ = rig.tracker.reset_timeout_for(1, after(20));
+    };
+    let ((), begun) = beside(&rig, shut_and_renew, |rig| rig.init(3));
+    let cancelled = vec![Reason::Cancelled; usize::from(begun.is_ok())];
+    assert_eq!(rig.end(), cancelled, "{begun:?}");
 });
 
 model!(an_issue_beside_a_shutdown_returns_the_token, || {

@@ -63,7 +63,7 @@ impl<T: 'static> Trees<T> {
 
     /// Takes over the early entry `found` for the root `new` with this `token`. Returns `false` if
     /// the entry is gone, or has changed, and must be looked up again; an error if a shutdown, or
-    /// the thread that made it, will end it. In both cases `token` keeps the token.
+    /// the thread that made it, will end it, or this call has. In both cases `token` has the token.
     pub(super) fn merge(
         &self,
         mine: &Mine,
@@ -109,11 +109,12 @@ impl<T: 'static> Trees<T> {
         }
         match swapped {
             Ok(()) => {
-                if self.engine.enforce(found.id, self.idle_or(&found.by(live), until)).is_err() {
-                    // The engine was shut down: an init that returns later has tracked nothing.
-                    if let Ok(ended) = found.by(live).end() {
-                        self.finish(mine, ended, target, Some(Reason::Cancelled));
-                    }
+                let root = found.by(live);
+                if self.engine.enforce(found.id, self.idle_or(&root, until)).is_err() {
+                    self.undo(mine, root, target).map_err(|back| {
+                        *token = back;
+                        AckError::Closed
+                    })?;
                 } else if complete {
                     // Now the root is like any other: the thread that ends it announces that.
                     drop(delivering);
