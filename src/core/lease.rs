@@ -13,7 +13,7 @@
 //!  FREE -> LIVE_ISSUED               the owner of the block, by a store: the id it returns is the only way in
 //!  FREE -> LIVE, EARLY*              the owner of the block, by a store, before it publishes the slot in the index
 //!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: no other thread was in it
-//!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
+//!  EARLY -> EARLY_FAILED             a fail that came before the init
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  FREE -> LIVE_IDLE                 as LIVE, of a keyed entry with a time to idle
@@ -80,21 +80,19 @@ pub(crate) enum State {
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
-    /// As `EarlyFailed`, and the word says which culprit failed it.
-    EarlyFailedBy = 3,
-    Initing = 4,
-    InitingFailed = 5,
-    Live = 6,
-    LiveIssued = 7,
-    Dead = 8,
+    Initing = 3,
+    InitingFailed = 4,
+    Live = 5,
+    LiveIssued = 6,
+    Dead = 7,
     /// Its entry has a new value, in the slot that the lease names.
-    Forward = 9,
+    Forward = 8,
     /// A caller is closing it: it is neither touched nor expired.
-    Closing = 10,
+    Closing = 9,
     /// The entry has expired, and a caller has observed that, but no thread has ended it yet.
-    Lapsed = 11,
+    Lapsed = 10,
     /// As `Live`, of an entry with a time to idle.
-    LiveIdle = 12,
+    LiveIdle = 11,
 }
 
 /// A set of states, for [`Lease::is_in`].
@@ -112,7 +110,6 @@ pub(crate) const fn set(states: &[State]) -> u16 {
 pub(crate) const EXPIRING: u16 = set(&[
     State::Early,
     State::EarlyFailed,
-    State::EarlyFailedBy,
     State::Live,
     State::LiveIssued,
     State::LiveIdle,
@@ -120,7 +117,7 @@ pub(crate) const EXPIRING: u16 = set(&[
 ]);
 
 /// The states of a root that other threads have reported before its init.
-pub(crate) const EARLY: u16 = set(&[State::Early, State::EarlyFailed, State::EarlyFailedBy]);
+pub(crate) const EARLY: u16 = set(&[State::Early, State::EarlyFailed]);
 
 /// A lease word, by value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,16 +154,15 @@ impl Lease {
             0 => State::Free,
             1 => State::Early,
             2 => State::EarlyFailed,
-            3 => State::EarlyFailedBy,
-            4 => State::Initing,
-            5 => State::InitingFailed,
-            6 => State::Live,
-            7 => State::LiveIssued,
-            9 => State::Forward,
-            10 => State::Closing,
-            11 => State::Lapsed,
-            12 => State::LiveIdle,
-            // No state above 12 is ever written.
+            3 => State::Initing,
+            4 => State::InitingFailed,
+            5 => State::Live,
+            6 => State::LiveIssued,
+            8 => State::Forward,
+            9 => State::Closing,
+            10 => State::Lapsed,
+            11 => State::LiveIdle,
+            // No state above 11 is ever written.
             _ => State::Dead,
         }
     }

@@ -42,23 +42,15 @@ impl<T: 'static> Trees<T> {
     /// Ends the root `new` at its init: `found` holds an earlier failure. Returns as `merge`.
     pub(super) fn merge_failed(
         &self,
-        mine: &Mine,
         found: &Found<'_, T>,
         new: &New<'_>,
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
-        let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.fence.is_closing() {
-            return Err(AckError::Closed);
-        }
-        let Ok(ended) = found.by(found.lease).end() else {
-            return Ok(false);
-        };
-        let target = self.adopt(mine, found, new, token);
-        let by = (found.lease.is(State::EarlyFailedBy))
-            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
-        self.finish(mine, ended, target, Some(Reason::Failed { by }));
-        Ok(true)
+        let ended = self.end_live(found.by(found.lease), |mine, ended| {
+            let target = self.adopt(mine, found, new, token);
+            self.finish(mine, ended, target, Some(Reason::Failed { by: None }));
+        })?;
+        Ok(ended.is_some())
     }
 
     /// Takes over the early entry `found` for the root `new` with this `token`. Returns `false` if
