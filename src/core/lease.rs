@@ -23,7 +23,9 @@
 //!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD, FORWARD -> FREE             the thread that ended it, or the driver from the deferred-free list, by a store
 //!  FREE -> FREE                      the driver, as owner of all blocks of a chunk, gives its memory back: zeroes
-//!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
+//!  FREE -> DEAD                      the claimer, by a store: while it clones a waker, or to retire the slot for good
+//!  DEAD -> LIVE_ISSUED               that claimer, or the thread that ended the entry to change its waker, by a store
+//!  LIVE*, EARLY*, INITING -> the same  a touch: only the deadline changes
 //! ```
 //!
 //! A slot with a hashed key is in use from the moment that the index has its word, not from its
@@ -52,7 +54,7 @@
 //! swap fails if others have lowered the lease since its look and brought it back to the same tick.
 //! It could succeed only after a multiple of 8 such lowerings.
 //!
-//! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
+//! `used` is the visited bit of a map that evicts (`keyed::store::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
 //!
 //! Threads compare deadlines by their distance from a near tick (the block's next expiration),
