@@ -162,8 +162,8 @@ pub mod wheel {
 }
 
 pub use ack::{
-    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, Handler, InFlight, Metrics, OnDrop,
-    Outcome, Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
+    edge, Ack, AckError, AckTracker, AckTrackerBuilder, Done, InFlight, Metrics, OnDrop, Outcome,
+    Outcomes, Reason, Root, RootId, ShardMetrics, ShutdownMode, Tuple,
 };
 pub use core::lateness::Lateness;
 #[cfg(feature = "async")]

@@ -216,8 +216,8 @@ series! {
     Counter CLOSED = "expiry_closed_total", Count, "entries that ended with the shutdown";
     Counter HITS = "expiry_hits_total", Count, "look-ups that found an entry";
     Counter MISSES = "expiry_misses_total", Count, "look-ups that found none";
-    Counter LOADS = "expiry_loads_total", Count, "loads that have inserted their value";
-    Counter FAILED_LOADS = "expiry_failed_loads_total", Count, "loads that have not";
+    Counter LOADS = "expiry_loads_total", Count, "loads whose callers got a value";
+    Counter FAILED_LOADS = "expiry_failed_loads_total", Count, "loads whose callers got none";
     Counter LATE = "expiry_late_total", Count, "acks, fails and resets after the end of their root";
     Counter DUPLICATE = "expiry_duplicate_total", Count, "inits of roots that were in flight already";
     Counter EARLY_HELD = "expiry_early_held_total", Count, "roots of which something came before their init and was held";

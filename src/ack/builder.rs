@@ -47,7 +47,7 @@ pub struct AckTrackerBuilder<T = ()> {
     idle_timeout: Option<Duration>,
     sampling: f64,
     on_drop: OnDrop,
-    listener: Option<Arc<dyn Handler<T>>>,
+    listener: Option<Arc<Handler<T>>>,
 }
 
 builder!(AckTrackerBuilder<T> with listener, shows timeout);
@@ -88,9 +88,9 @@ impl AckTrackerBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_tokens<T: Send + 'static>(self) -> AckTrackerBuilder<T> {
-        let without = |handler: Arc<dyn Handler>| -> Arc<dyn Handler<T>> {
+        let without = |handler: Arc<Handler<()>>| -> Arc<Handler<T>> {
             Arc::new(move |Outcome { root, owner, reason, latency, .. }: Outcome<T>| {
-                handler.outcome(Outcome { root, owner, token: (), reason, latency });
+                handler(Outcome { root, owner, token: (), reason, latency });
             })
         };
         AckTrackerBuilder {
@@ -142,9 +142,12 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
         latency_sampling(rate: f64) sets sampling = rate;
         /// What becomes of a [`Tuple`](crate::Tuple) that is dropped without ack or fail.
         on_drop(on_drop: OnDrop) sets on_drop = on_drop;
-        /// Sets the handler of outcomes: a closure, or a [`Handler`]. The thread that ended the
-        /// root calls it.
-        on_outcome(handler: impl Handler<T>) sets listener = Some(Arc::new(handler));
+        /// Sets the handler of outcomes, which gets each by value, and with it the root's token. It
+        /// is called once for each tracked root, by the thread that ended it: the one whose ack was
+        /// the last, the one that failed it, or the one that drives expiry. A panic is caught and
+        /// counted.
+        on_outcome(handler: impl Fn(Outcome<T>) + Send + Sync + 'static)
+            sets listener = Some(Arc::new(handler));
         /// As on a system without a fence of two sides.
         #[cfg(expiry_loom)]
         #[doc(hidden)]
@@ -160,7 +163,7 @@ impl<T: Send + 'static> AckTrackerBuilder<T> {
 
     fn built(
         self,
-        target: Target<Outcome<T>, dyn Handler<T>>,
+        target: Target<Outcome<T>, Handler<T>>,
         reaper: bool,
     ) -> Result<AckTracker<T>, BuildError> {
         // With timeouts off, early arrivals still have one.

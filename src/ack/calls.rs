@@ -130,7 +130,8 @@ impl<T: Send + 'static> AckTracker<T> {
     }
 
     /// Fails a root, and names `by` as the culprit in its outcome; otherwise as
-    /// [`fail`](Self::fail).
+    /// [`fail`](Self::fail). The outcome names none if the failure comes before the root's init, or
+    /// meets it halfway.
     #[inline]
     pub fn fail_by(&self, root: impl Into<RootId>, by: u64) -> Result<Done, AckError> {
         self.fail_with(root.into(), Some(by))

@@ -25,7 +25,6 @@ mod trees;
 mod tuple;
 
 pub use builder::AckTrackerBuilder;
-pub use deliver::Handler;
 pub use edge::edge;
 pub use error::AckError;
 pub use metrics::{InFlight, Metrics, ShardMetrics};

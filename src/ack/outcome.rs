@@ -111,8 +111,8 @@ pub enum Reason {
     /// It was failed.
     Failed {
         /// What the caller of [`fail_by`](crate::AckTracker::fail_by) named as the culprit; `None`
-        /// for [`fail`](crate::AckTracker::fail), for a dropped tuple, and where fail and init met
-        /// halfway.
+        /// for [`fail`](crate::AckTracker::fail), for a dropped tuple, and where the failure came
+        /// before the root's init, or met it halfway.
         by: Option<u64>,
     },
     /// Its time ran out.

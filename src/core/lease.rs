@@ -13,7 +13,7 @@
 //!  FREE -> LIVE_ISSUED               the owner of the block, by a store: the id it returns is the only way in
 //!  FREE -> LIVE, EARLY*              the owner of the block, by a store, before it publishes the slot in the index
 //!  LIVE, EARLY* -> FREE              the claimer, by a store, if the index refused it: no other thread was in it
-//!  EARLY -> EARLY_FAILED -> _BY      a fail that came before the init; then it puts the culprit in the word
+//!  EARLY -> EARLY_FAILED             a fail that came before the init
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  FREE -> LIVE_IDLE                 as LIVE, of a keyed entry with a time to idle
@@ -23,7 +23,9 @@
 //!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD, FORWARD -> FREE             the thread that ended it, or the driver from the deferred-free list, by a store
 //!  FREE -> FREE                      the driver, as owner of all blocks of a chunk, gives its memory back: zeroes
-//!  LIVE*, EARLY* -> the same         a touch: only the deadline changes
+//!  FREE -> DEAD                      the claimer, by a store: while it clones a waker, or to retire the slot for good
+//!  DEAD -> LIVE_ISSUED               that claimer, or the thread that ended the entry to change its waker, by a store
+//!  LIVE*, EARLY*, INITING -> the same  a touch: only the deadline changes
 //! ```
 //!
 //! A slot with a hashed key is in use from the moment that the index has its word, not from its
@@ -52,7 +54,7 @@
 //! swap fails if others have lowered the lease since its look and brought it back to the same tick.
 //! It could succeed only after a multiple of 8 such lowerings.
 //!
-//! `used` is the visited bit of a map that evicts (`keyed::evict`). A `get` sets it and a sweep
+//! `used` is the visited bit of a map that evicts (`keyed::store::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
 //!
 //! Threads compare deadlines by their distance from a near tick (the block's next expiration),
@@ -80,21 +82,19 @@ pub(crate) enum State {
     Free = 0,
     Early = 1,
     EarlyFailed = 2,
-    /// As `EarlyFailed`, and the word says which culprit failed it.
-    EarlyFailedBy = 3,
-    Initing = 4,
-    InitingFailed = 5,
-    Live = 6,
-    LiveIssued = 7,
-    Dead = 8,
+    Initing = 3,
+    InitingFailed = 4,
+    Live = 5,
+    LiveIssued = 6,
+    Dead = 7,
     /// Its entry has a new value, in the slot that the lease names.
-    Forward = 9,
+    Forward = 8,
     /// A caller is closing it: it is neither touched nor expired.
-    Closing = 10,
+    Closing = 9,
     /// The entry has expired, and a caller has observed that, but no thread has ended it yet.
-    Lapsed = 11,
+    Lapsed = 10,
     /// As `Live`, of an entry with a time to idle.
-    LiveIdle = 12,
+    LiveIdle = 11,
 }
 
 /// A set of states, for [`Lease::is_in`].
@@ -112,7 +112,6 @@ pub(crate) const fn set(states: &[State]) -> u16 {
 pub(crate) const EXPIRING: u16 = set(&[
     State::Early,
     State::EarlyFailed,
-    State::EarlyFailedBy,
     State::Live,
     State::LiveIssued,
     State::LiveIdle,
@@ -120,7 +119,7 @@ pub(crate) const EXPIRING: u16 = set(&[
 ]);
 
 /// The states of a root that other threads have reported before its init.
-pub(crate) const EARLY: u16 = set(&[State::Early, State::EarlyFailed, State::EarlyFailedBy]);
+pub(crate) const EARLY: u16 = set(&[State::Early, State::EarlyFailed]);
 
 /// A lease word, by value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,16 +156,15 @@ impl Lease {
             0 => State::Free,
             1 => State::Early,
             2 => State::EarlyFailed,
-            3 => State::EarlyFailedBy,
-            4 => State::Initing,
-            5 => State::InitingFailed,
-            6 => State::Live,
-            7 => State::LiveIssued,
-            9 => State::Forward,
-            10 => State::Closing,
-            11 => State::Lapsed,
-            12 => State::LiveIdle,
-            // No state above 12 is ever written.
+            3 => State::Initing,
+            4 => State::InitingFailed,
+            5 => State::Live,
+            6 => State::LiveIssued,
+            8 => State::Forward,
+            9 => State::Closing,
+            10 => State::Lapsed,
+            11 => State::LiveIdle,
+            // No state above 11 is ever written.
             _ => State::Dead,
         }
     }

@@ -76,7 +76,8 @@ snapshot! {
         hits: u64 as HITS = store.lookups(|lookups| &lookups.hits);
         /// Look-ups that found none, of such a map.
         misses: u64 as MISSES = store.lookups(|lookups| &lookups.misses);
-        /// Loads that have inserted their value, of such a map.
+        /// Loads whose callers got a value, of such a map: also one that the map has not kept,
+        /// because a later call had [invalidated](crate::expiring_map::LoadGuard::insert) the load.
         loads: u64 as LOADS = store.lookups(|lookups| &lookups.loads);
         /// Loads that have failed, panicked, were cancelled or refused, of such a map.
         failed_loads: u64 as FAILED_LOADS = store.lookups(|lookups| &lookups.failed_loads);

@@ -10,7 +10,7 @@
 
 use crate::inbox::Inbox;
 use crate::replay::Failure;
-use expiry::{Handler, Outcome, Reason};
+use expiry::{Outcome, Reason};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -74,6 +74,24 @@ impl Desks {
         debug_assert!(told.is_ok(), "more outcomes than messages pending");
     }
 
+    /// The handler of the tracker's outcomes.
+    pub(crate) fn outcome(&self, outcome: Outcome) {
+        let Owner { task, place } = outcome.owner.into();
+        let failure = match outcome.reason {
+            Reason::Acked if WHOSE.get() == self.address() => {
+                return ACKS.with_borrow_mut(|acks| hold(acks, task, place));
+            }
+            Reason::Acked => return self.tell(task, Ended::Acked(vec![place])),
+            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
+            _ => Failure::Failed { by: None, why: None },
+        };
+        self.tell(task, Ended::Failed(place, failure));
+        if let Reason::TimedOut { .. } = outcome.reason {
+            // A thread that sleeps without its bell would call the spout too late.
+            self.0[task as usize].bell.wake();
+        }
+    }
+
     /// Calls `f`, then delivers the acks that `f` caused on this thread.
     pub(crate) fn together(&self, f: impl FnOnce()) {
         let (whose, before) = (WHOSE.replace(self.address()), ACKS.take());
@@ -96,25 +114,6 @@ fn hold(acks: &mut Acks, task: u32, place: u32) {
             let mut places = Vec::with_capacity(BATCH);
             places.push(place);
             acks.push((task, places));
-        }
-    }
-}
-
-impl Handler for Desks {
-    fn outcome(&self, outcome: Outcome) {
-        let Owner { task, place } = outcome.owner.into();
-        let failure = match outcome.reason {
-            Reason::Acked if WHOSE.get() == self.address() => {
-                return ACKS.with_borrow_mut(|acks| hold(acks, task, place));
-            }
-            Reason::Acked => return self.tell(task, Ended::Acked(vec![place])),
-            Reason::TimedOut { due, seen } => Failure::TimedOut { due, seen },
-            _ => Failure::Failed { by: None, why: None },
-        };
-        self.tell(task, Ended::Failed(place, failure));
-        if let Reason::TimedOut { .. } = outcome.reason {
-            // A thread that sleeps without its bell would call the spout too late.
-            self.0[task as usize].bell.wake();
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use crate::index_growth::{found_meanwhile, one_of_two};
 use expiry::model::{Index, Inserted, Mail};
-use expiry::{Ack, AckError, Done, Reason, RemovalCause, Root};
+use expiry::{Ack, AckError, Done, RemovalCause, Root};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom_tests::{
-    after, all, aside, at_once, beside, bounded, deep, fill, index, index_with, large, model,
+    after, all, aside, at_once, beside, bounded, fill, index, index_with, large, model,
     preemptions, thread, MapRig, Rig, EITHER,
 };
 use std::sync::Arc;
@@ -58,31 +58,6 @@ model!(an_id_that_comes_without_an_edge, || {
         assert!(matches!(acked, Ok(Ack::Completed) | Err(AckError::NotLive)), "{acked:?}");
     }
     a.join().unwrap();
-});
-
-// A thread fails an early root, and records the culprit while its init comes; the root may be
-// initialised again in the same slot. Guards: the culprit is written into no later occupant's word.
-model!(s10_a_culprit_of_an_early_root, deep(3), || {
-    let rig = Rig::new();
-    assert_eq!(rig.ack(1, 3), Ok(Ack::Held));
-    let a = aside(&rig, |rig| rig.fail_by(1, 9));
-    assert_eq!(rig.init(1, 3, 10), Ok(()));
-    let first = rig.told();
-    let again = rig.init(1, 5, 11);
-    let acked = rig.ack(1, 5);
-    a.join().unwrap().unwrap();
-    assert_eq!(again, Ok(()));
-    let told = rig.told();
-    for (nth, outcome) in told.iter().enumerate() {
-        assert_eq!(outcome.owner, 10 + nth as u64);
-        match outcome.reason {
-            Reason::Acked | Reason::Failed { by: None | Some(9) } => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    if first.iter().any(|outcome| outcome.reason != Reason::Acked) {
-        assert_eq!(acked, Ok(Ack::Completed), "another occupant's word was changed");
-    }
 });
 
 const NOBODY: fn(u32) -> bool = |_| false;

@@ -88,7 +88,8 @@ impl<T: 'static> Trees<T> {
             .map(|done| done.is_some())
     }
 
-    /// Ends a live root, unless its lease has changed, and calls `finish` with it.
+    /// Ends a live root, or an early failure, unless its lease has changed, and calls `finish` with
+    /// it. An error if a shutdown will end it.
     pub(super) fn end_live<'s, R>(
         &self,
         live: Occupant<'s, Tree<T>>,

@@ -138,7 +138,7 @@ impl<T: 'static> Trees<T> {
     pub(crate) fn new(
         config: Config,
         settings: Settings,
-        target: Target<Outcome<T>, dyn Handler<T>>,
+        target: Target<Outcome<T>, Handler<T>>,
     ) -> Result<Self, BuildError> {
         let share = |shards| Share {
             counts: Shards::defaults(shards),

@@ -144,6 +144,8 @@ pub(crate) struct LastDeadlines {
     default: LastDeadline,
     /// Last deadline of the timeout that the caller gave last.
     own: LastDeadline,
+    /// Last tick of [`Deadlines::due`], which takes another clock reading for the same timeout.
+    due: LastDeadline,
     /// The tick at which this thread last computed a deadline anew, rounded down to that deadline's
     /// grain: similar timeouts lie equally far ahead of it.
     now: Counter,
@@ -305,9 +307,9 @@ impl Deadlines {
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
         let lag = self.clock.lag();
         let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
-        match mine.own.get(now, after) {
+        match mine.due.get(now, after) {
             Some(deadline) => deadline,
-            None => self.compute(mine, &mine.own, (now, lag), after),
+            None => self.compute(mine, &mine.due, (now, lag), after),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::plan::Plans;
 use super::ring::Tended;
-use super::scan::{Due, AT_ONCE};
+use super::scan::{Due, DUE_BLOCKS};
 use super::shard::{DriverShard, Shard};
 use super::{Engine, Frontend, Instant, Work};
 #[cfg(feature = "tracing")]
@@ -182,7 +182,7 @@ impl<P: Payload, C> Engine<P, C> {
             // Several at a time, so that the memory of one is fetched while another is looked at.
             let at_once = match work.share.until {
                 Some(_) if frontend.runs_users_code() && !self.fence.exists() => 1,
-                _ => AT_ONCE,
+                _ => DUE_BLOCKS,
             };
             let end = loop {
                 let count = driver.due.len();

@@ -12,7 +12,7 @@ use crate::sync::step;
 use crate::time::NEVER;
 
 /// How many due blocks the driver takes from a wheel before it scans the first of them.
-pub(super) const AT_ONCE: usize = 32;
+pub(super) const DUE_BLOCKS: usize = 32;
 
 /// A bit for each slot of a block.
 const ALL_SLOTS: u32 = (1 << BLOCK) - 1;

@@ -4,7 +4,7 @@
 use super::law::End;
 use crate::checks::Checks;
 use crate::latency::{self, Latency};
-use expiry::{Handler, Outcome, Reason, RootId};
+use expiry::{Outcome, Reason, RootId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -124,7 +124,7 @@ impl Ledger {
 
     /// Enters an outcome.
     #[inline]
-    fn enter(&self, outcome: &Outcome) {
+    pub fn enter(&self, outcome: &Outcome) {
         let tenant = outcome.owner & u64::from(u32::MAX);
         let Some(place) = self.places.get((outcome.owner >> 32) as usize) else {
             return self.too_many(outcome, "nobody's");
@@ -159,17 +159,6 @@ impl Ledger {
     #[cold]
     fn too_many(&self, outcome: &Outcome, whose: &str) {
         self.checks.violated("one_outcome_each", || format!("an outcome {whose}: {outcome:?}"));
-    }
-}
-
-/// The handler of a tracker: enters outcomes in the ledger.
-#[derive(Debug, Clone)]
-pub struct Clerk(pub Arc<Ledger>);
-
-impl Handler for Clerk {
-    #[inline]
-    fn outcome(&self, outcome: Outcome) {
-        self.0.enter(&outcome);
     }
 }
 

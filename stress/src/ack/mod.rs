@@ -24,7 +24,7 @@ use crate::report::Report;
 use crossbeam_channel::bounded;
 use expiry::AckTracker;
 use law::Promise;
-use ledger::{Clerk, Ledger};
+use ledger::Ledger;
 use ops::Ops;
 use plan::Planner;
 use rand::rngs::SmallRng;
@@ -46,8 +46,10 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
     let each = (options.in_flight as usize / threads).max(1);
     let checks = Arc::new(Checks::new(&verdict::NAMES));
     let ledger = Arc::new(Ledger::new(each * threads, checks.clone()));
-    let mut builder =
-        AckTracker::builder().timeout(options.timeout).on_outcome(Clerk(ledger.clone()));
+    let entering = ledger.clone();
+    let mut builder = AckTracker::builder()
+        .timeout(options.timeout)
+        .on_outcome(move |outcome| entering.enter(&outcome));
     if let Some(interval) = options.interval {
         builder = builder.interval(interval);
     }

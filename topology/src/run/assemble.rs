@@ -36,7 +36,7 @@ fn tracker(
     settings: &Settings,
     specs: &[Spec],
     clock: &Arc<dyn Clock>,
-    desks: &Desks,
+    desks: Desks,
     has_reaper: bool,
 ) -> Result<Option<Arc<AckTracker>>, BuildError> {
     if !settings.acking {
@@ -47,7 +47,7 @@ fn tracker(
         .clock(clock.clone())
         // Spouts take latencies, over all attempts.
         .latency_sampling(0.0)
-        .on_outcome(desks.clone());
+        .on_outcome(move |outcome| desks.outcome(outcome));
     if let Some(interval) = settings.interval {
         tracker = tracker.interval(interval);
     }
@@ -237,7 +237,7 @@ pub(super) fn assemble(builder: TopologyBuilder, manual: bool) -> Result<Parts, 
     let queued = open(&settings, &specs, &graph, &bells);
     let outcomes = outcomes(&specs, &bells);
     let desks = Desks::new(outcomes.clone());
-    let tracker = tracker(&settings, &specs, &clock, &desks, real && !manual)?;
+    let tracker = tracker(&settings, &specs, &clock, desks.clone(), real && !manual)?;
     let jam = |threads: &Vec<(Arc<Bell>, _)>| {
         Arc::new(Jam::new(threads.iter().map(|(bell, _)| bell.clone()).collect()))
     };

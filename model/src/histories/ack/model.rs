@@ -34,9 +34,9 @@ pub struct Window {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
-    /// The init has not come. `failed` is set by the first fail, to the culprit it named.
+    /// The init has not come. The first fail sets `failed`.
     Early {
-        failed: Option<Option<u64>>,
+        failed: bool,
     },
     Live {
         owner: u64,
@@ -248,10 +248,10 @@ impl Model {
                     self.counts.early_merged += 1;
                     self.early -= 1;
                     // A fail ends it whatever the edges say.
-                    let xor = if failed.is_some() { 1 } else { xor ^ early.xor };
+                    let xor = if failed { 1 } else { xor ^ early.xor };
                     self.begin(root, xor, owner, window);
-                    if let Some(by) = failed {
-                        self.end(root, Reason::Failed { by });
+                    if failed {
+                        self.end(root, Reason::Failed { by: None });
                     }
                 }
             },
@@ -260,7 +260,7 @@ impl Model {
     }
 
     /// The first sign of a chosen root that is not its init.
-    fn hold(&mut self, id: u64, xor: u64, failed: Option<Option<u64>>) -> Result<(), AckError> {
+    fn hold(&mut self, id: u64, xor: u64, failed: bool) -> Result<(), AckError> {
         if self.held() >= self.limits.early_capacity as u64 {
             self.counts.early_refused += 1;
             return Err(AckError::EarlyFull);
@@ -291,7 +291,7 @@ impl Model {
         }
         match (root, self.entries.get_mut(&root)) {
             (RootId::Issued(_), None) => self.late(),
-            (RootId::Chosen(id), None) => self.hold(id, xor, None).map(|()| Ack::Held),
+            (RootId::Chosen(id), None) => self.hold(id, xor, false).map(|()| Ack::Held),
             (_, Some(entry)) => {
                 entry.xor ^= xor;
                 match entry.phase {
@@ -309,10 +309,10 @@ impl Model {
     pub fn fail(&mut self, root: RootId, by: Option<u64>) -> Result<Done, AckError> {
         match (root, self.entries.get_mut(&root)) {
             (RootId::Issued(_), None) => self.late(),
-            (RootId::Chosen(id), None) => self.hold(id, 0, Some(by)).map(|()| Done::Held),
+            (RootId::Chosen(id), None) => self.hold(id, 0, true).map(|()| Done::Held),
             (_, Some(entry)) => match &mut entry.phase {
                 Phase::Early { failed } => {
-                    failed.get_or_insert(by);
+                    *failed = true;
                     Ok(Done::Held)
                 }
                 Phase::Live { .. } => {
@@ -328,7 +328,7 @@ impl Model {
         let early = self.after(self.limits.early_timeout);
         match (root, self.entries.get_mut(&root)) {
             (RootId::Issued(_), None) => self.late(),
-            (RootId::Chosen(id), None) => self.hold(id, 0, None).map(|()| Done::Held),
+            (RootId::Chosen(id), None) => self.hold(id, 0, false).map(|()| Done::Held),
             (_, Some(entry)) => match entry.phase {
                 Phase::Live { .. } => {
                     entry.window = window;

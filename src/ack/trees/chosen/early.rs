@@ -7,11 +7,10 @@ use crate::core::engine::Refused;
 use crate::core::lease::State;
 
 impl<T: 'static> Trees<T> {
-    /// Makes an early entry with these `bits`: the XOR of early acks, or an early failure's
-    /// culprit, as `state` says. Returns `false` if the root, or an early entry of it, is there
-    /// already.
+    /// Makes an early entry in this `state`, with the XOR of an early ack's edges. Returns `false`
+    /// if the root, or an early entry of it, is there already.
     #[cold]
-    pub(super) fn hold(&self, key: Key<'_>, state: State, bits: u64) -> Result<bool, AckError> {
+    pub(super) fn hold(&self, key: Key<'_>, state: State, xor: u64) -> Result<bool, AckError> {
         use std::sync::atomic::Ordering::Relaxed;
         self.engine.with_stripe(|mine, index| {
             let times = self.times(mine, self.settings.early_timeout)?;
@@ -25,10 +24,7 @@ impl<T: 'static> Trees<T> {
                 return Err(AckError::EarlyFull);
             }
             let new = New { key, owner: 0, times };
-            let word = |target| match state {
-                State::EarlyFailedBy => target ^ bits,
-                _ => target ^ self.init_mark(target) ^ bits,
-            };
+            let word = |target| target ^ self.init_mark(target) ^ xor;
             let mut refused = Refused::OutOfMemory;
             let entered =
                 match self.place((mine, index), &new, state, word, &mut None, &mut refused) {

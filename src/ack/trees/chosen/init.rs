@@ -140,8 +140,8 @@ impl<T: 'static> Trees<T> {
                     }
                 }
                 // An early failure waits for this init, and ends the root.
-                State::EarlyFailed | State::EarlyFailedBy => {
-                    if self.merge_failed(mine, &found, &new, token)? {
+                State::EarlyFailed => {
+                    if self.merge_failed(&found, &new, token)? {
                         return Ok(());
                     }
                 }

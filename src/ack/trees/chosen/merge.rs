@@ -42,28 +42,20 @@ impl<T: 'static> Trees<T> {
     /// Ends the root `new` at its init: `found` holds an earlier failure. Returns as `merge`.
     pub(super) fn merge_failed(
         &self,
-        mine: &Mine,
         found: &Found<'_, T>,
         new: &New<'_>,
         token: &mut Option<T>,
     ) -> Result<bool, AckError> {
-        let _delivering = mine.frontend.undelivered.announce();
-        if self.engine.fence.is_closing() {
-            return Err(AckError::Closed);
-        }
-        let Ok(ended) = found.by(found.lease).end() else {
-            return Ok(false);
-        };
-        let target = self.adopt(mine, found, new, token);
-        let by = (found.lease.is(State::EarlyFailedBy))
-            .then(|| found.slot.fields().word.load(Ordering::Relaxed) ^ target);
-        self.finish(mine, ended, target, Some(Reason::Failed { by }));
-        Ok(true)
+        let ended = self.end_live(found.by(found.lease), |mine, ended| {
+            let target = self.adopt(mine, found, new, token);
+            self.finish(mine, ended, target, Some(Reason::Failed { by: None }));
+        })?;
+        Ok(ended.is_some())
     }
 
     /// Takes over the early entry `found` for the root `new` with this `token`. Returns `false` if
     /// the entry is gone, or has changed, and must be looked up again; an error if a shutdown, or
-    /// the thread that made it, will end it. In both cases `token` keeps the token.
+    /// the thread that made it, will end it, or this call has. In both cases `token` has the token.
     pub(super) fn merge(
         &self,
         mine: &Mine,
@@ -109,11 +101,12 @@ impl<T: 'static> Trees<T> {
         }
         match swapped {
             Ok(()) => {
-                if self.engine.enforce(found.id, self.idle_or(&found.by(live), until)).is_err() {
-                    // The engine was shut down: an init that returns later has tracked nothing.
-                    if let Ok(ended) = found.by(live).end() {
-                        self.finish(mine, ended, target, Some(Reason::Cancelled));
-                    }
+                let root = found.by(live);
+                if self.engine.enforce(found.id, self.idle_or(&root, until)).is_err() {
+                    self.undo(mine, root, target).map_err(|back| {
+                        *token = back;
+                        AckError::Closed
+                    })?;
                 } else if complete {
                     // Now the root is like any other: the thread that ends it announces that.
                     drop(delivering);

@@ -7,7 +7,7 @@
 //! ```text
 //!   first ack, first renewal           first failure
 //!            |                               |
-//!          EARLY ---- failure ----> EARLY_FAILED, EARLY_FAILED_BY a culprit
+//!          EARLY ---- failure ----> EARLY_FAILED
 //!            |                               |
 //!       init begins                    init ends it
 //!            v                               v
@@ -44,14 +44,8 @@ use crate::core::occupancy::Occupant;
 use crate::core::slot::Slot;
 
 /// The states of a chosen root that its index word leads to.
-const HELD: u16 = set(&[
-    State::Early,
-    State::EarlyFailed,
-    State::EarlyFailedBy,
-    State::Initing,
-    State::InitingFailed,
-    State::Live,
-]);
+const HELD: u16 =
+    set(&[State::Early, State::EarlyFailed, State::Initing, State::InitingFailed, State::Live]);
 
 /// The states in which acks count.
 const OPEN: u16 = set(&[State::Early, State::Initing, State::Live]);

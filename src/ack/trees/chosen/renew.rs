@@ -23,9 +23,7 @@ impl<T: 'static> Trees<T> {
             let (timeout, done) = match lease.state() {
                 // An init under way keeps the lease's deadline, and notifies the driver of it.
                 State::Live | State::Initing => (timeout, Done::Now),
-                State::Early | State::EarlyFailed | State::EarlyFailedBy => {
-                    (self.settings.early_timeout, Done::Held)
-                }
+                State::Early | State::EarlyFailed => (self.settings.early_timeout, Done::Held),
                 _ => return self.late(found.id),
             };
             // A later root under this id, or a root whose init has just taken its early entry over,

@@ -40,12 +40,12 @@ pub struct LoadGuard<'a, K: 'static, V: 'static, S> {
 /// Counts a load when it is over.
 struct Count<'a, K: 'static, V: 'static> {
     store: &'a Store<K, V>,
-    has_inserted: bool,
+    has_value: bool,
 }
 
 impl<K: 'static, V: 'static> Drop for Count<'_, K, V> {
     fn drop(&mut self) {
-        self.store.note_lookup(&self.store.engine.pin(), |lookups| match self.has_inserted {
+        self.store.note_lookup(&self.store.engine.pin(), |lookups| match self.has_value {
             true => &lookups.loads,
             false => &lookups.failed_loads,
         });
@@ -59,7 +59,7 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         stale: Option<Place>,
         loading: Loading<'a, K, V>,
     ) -> Self {
-        let count = Count { store: &map.store, has_inserted: false };
+        let count = Count { store: &map.store, has_value: false };
         LoadGuard { map, count, stale, room: map.store.engine.admission.room(), loading }
     }
 
@@ -106,9 +106,11 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Value<'a, K, V>, InsertError<K, V>> {
         let LoadGuard { map, mut count, stale, room, loading } = self;
-        let held = |flight| Ok(Value(Held::Loaded(flight)));
+        let mut held = |flight| {
+            count.has_value = true;
+            Ok(Value(Held::Loaded(flight)))
+        };
         if loading.is_invalidated() {
-            count.has_inserted = true;
             return held(loading.end(Outcome::Loaded(value)));
         }
         let shared = Outcome::Loaded(value.clone());
@@ -118,16 +120,12 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         let settled = match map.put_by(offer, (lifetime.into(), asks), replaces) {
             Ok(settled) => settled,
             // A shutdown is a removal like any other.
-            Err(InsertError { error: StoreError::Closed, .. }) => {
-                count.has_inserted = true;
-                return held(loading.end(shared));
-            }
+            Err(InsertError { error: StoreError::Closed, .. }) => return held(loading.end(shared)),
             Err(refused) => {
                 drop(loading.end(shared));
                 return Err(refused);
             }
         };
-        count.has_inserted = true;
         // Since the question above a removal may have come, and found nothing; or another
         // insertion, whose entry has ended. Then this call takes its own entry back.
         let is_lost = settled.refused.is_none() && loading.is_invalidated();
