@@ -14,6 +14,9 @@
 
 #![cfg(expiry_loom)]
 
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod stacks;
+
 use expiry::model::{Index, Inserted};
 use expiry::{AckTracker, AckTrackerBuilder, Clock, ExpiringMap, ExpiringMapBuilder, RemovalCause};
 use expiry::{Lifetime, ManualClock, Outcome, Reason, ReceiverStream, RootId, StoreError};

@@ -1,7 +1,7 @@
 //! Builds the loom models, and runs each in a process of its own.
 //!
-//! Loom maps the stacks of a model's threads anew for each execution. Two models in one process
-//! wait for each other in the kernel then: on two cores that took two thirds more CPU time.
+//! A panic in a destructor aborts the process. In a process of its own a model that does so is
+//! named, and the others run.
 
 use crate::{in_threads, tree, LOOM, LOOM_ENV};
 use std::path::PathBuf;

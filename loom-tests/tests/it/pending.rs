@@ -57,7 +57,7 @@ model!(g1_take_and_expire, || {
 
 // An insertion beside a round. Guards: the round finds the lease, or the next one does, as the
 // inserting thread finds the block taken (W5); the value expires once its time has come.
-model!(g1_insert_and_poll, || {
+model!(g1_insert_and_poll, light, || {
     let rig = Rig::new();
     rig.clock.advance(TICK);
     let inserts = |rig: &Rig| assert!(rig.table.insert(2, TICK).is_ok());

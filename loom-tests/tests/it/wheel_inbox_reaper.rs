@@ -409,7 +409,7 @@ model!(w11_two_touches, || {
 
 // W5 for a batch, which notifies the driver of each slot block once, while the driver scans the
 // first of them.
-model!(w05_a_batch_beside_a_poll, || {
+model!(w05_a_batch_beside_a_poll, light, || {
     let rig = Rig::new();
     // In the first slot block of the batch, and due when the other thread drives.
     let before = rig.issue(7, 9).unwrap();

@@ -62,7 +62,8 @@ fn a_request_of_a_gigabyte_is_refused_before_its_bulk_comes() {
     let mut requests = Requests::default();
     let half = format!("*3\r\n${}\r\n", MAX_BULK);
     requests.room().extend_from_slice(half.as_bytes());
-    requests.room().resize(half.len() + MAX_BULK, b'x');
+    // A copy: without optimization `resize` takes seconds.
+    requests.room().extend_from_slice(&vec![0; MAX_BULK]);
     requests.room().extend_from_slice(format!("\r\n${}\r\n", MAX_BULK).as_bytes());
     assert_eq!(requests.next().unwrap_err().to_string(), "too big request");
 }

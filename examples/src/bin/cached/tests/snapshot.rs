@@ -74,7 +74,7 @@ fn a_file_is_written_under_a_name_that_no_other_file_shares() {
 fn there_may_be_no_file_and_a_damaged_one_is_refused() {
     let (place, full) = (Place::new("damaged"), cache());
     assert_eq!(place.load(&cache()).unwrap(), 0);
-    for key in 0..20u8 {
+    for key in *b"\0\r\n" {
         full.insert(&[key], Stored::new(&[key; 3], None)).unwrap();
     }
     place.save(&full);
