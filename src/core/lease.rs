@@ -52,7 +52,8 @@
 //!
 //! Each renewal that sets a nearer deadline counts in `lowered`, which has 3 bits. So a renewal's
 //! swap fails if others have lowered the lease since its look and brought it back to the same tick.
-//! It could succeed only after a multiple of 8 such lowerings.
+//! It could succeed only after a multiple of 8 such lowerings. A touch that leaves the deadline of
+//! an entry with a time to idle counts there, too (`keyed::idle`).
 //!
 //! `used` is the visited bit of a map that evicts (`keyed::store::evict`). A `get` sets it and a sweep
 //! clears it, by a compare-and-swap of the whole lease. In other stores it says nothing.
@@ -216,10 +217,15 @@ impl Lease {
     /// The same lease with another deadline. A nearer one counts in `lowered`.
     #[inline]
     pub(crate) fn with_deadline(self, deadline: u64) -> Self {
-        let lowered = u64::from(self.is_after(deadline)) * LOWERED_ONE;
-        let counted = (self.0 & LOWERED_MASK).wrapping_add(lowered) & LOWERED_MASK;
-        let kept = self.0 & !(DEADLINE_MASK << DEADLINE_SHIFT | LOWERED_MASK);
-        Lease(Self::bits(deadline) | kept | counted)
+        let counted = if self.is_after(deadline) { self.counted() } else { self };
+        counted.with_later(deadline)
+    }
+
+    /// The same lease, with one more in `lowered`: a swap from what it was fails.
+    #[inline]
+    pub(crate) fn counted(self) -> Self {
+        let counted = (self.0 & LOWERED_MASK).wrapping_add(LOWERED_ONE) & LOWERED_MASK;
+        Lease(self.0 & !LOWERED_MASK | counted)
     }
 
     /// [`with_deadline`](Self::with_deadline) for a deadline that is not nearer: it counts nothing.

@@ -7,17 +7,17 @@
 //!
 //! A touch changes the bound and then the deadline, which are two words. A thread that has swapped
 //! the lease looks at the bound again, and sets the deadline anew if the bound has changed. A touch
-//! swaps the lease even where the deadline stays the same. So if a touch and a read meet, either
-//! the read's swap comes first, and the touch's fails; or the touch's comes first, and the read
-//! finds the new bound. When all calls have returned, the deadline is not after the bound that was
-//! set last. It is no earlier than the last use plus the time to idle, or than the bound if that is
+//! changes the lease even where the deadline stays the same ([`Lease::counted`]). So if a touch and
+//! a read meet, either the read's swap comes first, and the touch's fails; or the touch's comes
+//! first, and the read finds the new bound. A replacement that keeps the bound fails beside a touch
+//! in the same way. When all calls have returned, the deadline is not after the bound that was set
+//! last. It is no earlier than the last use plus the time to idle, or than the bound if that is
 //! earlier.
 
 use super::store::{Found, Store};
 use crate::core::engine::{BadTimeout, Look};
 use crate::core::lease::{Lease, State};
 use crate::core::memory::ZeroValid;
-use crate::kit::panics::goes_on;
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::{Lifetime, NEVER};
 
@@ -120,31 +120,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         Term { deadline, idle, keeps: true }
     }
 
-    /// The entry `new` has taken the place of `old`, with its bound `kept`. A touch of `old` may
-    /// have set another bound after `kept` was read: it swaps the lease for the same one if the
-    /// deadline stays. Without this look the model
-    /// `a_kept_lifetime_beside_a_touch_of_an_idle_entry` fails.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn keep_bound(&self, old: Found<'_, K, V>, new: Found<'_, K, V>, kept: u64) {
-        let (Some(was), Some(is)) = (self.policy(&old), self.policy(&new)) else {
-            return;
-        };
-        let (set, given) = (was.bound().tick(), Bound(0).moved(kept));
-        if set == kept {
-            return;
-        }
-        // AcqRel: as in `rebound`. A touch of the new entry that came first has set a later bound.
-        let moved = given.moved(set).0;
-        if is.bound.compare_exchange(given.0, moved, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // If the clock panics the use does not count: the caller has ended `old`, and reports
-            // it.
-            let idle = is.idle.load(Ordering::Relaxed);
-            let idle_until = goes_on(|| self.idle_until(idle));
-            self.renew_until(&new, is, idle_until.unwrap_or(0), true);
-        }
-    }
-
     /// The tick at which something used now has been idle for so many nanoseconds.
     pub(super) fn idle_until(&self, idle: u64) -> u64 {
         let (now, lag) = self.engine.deadlines.now_for(idle);
@@ -190,21 +165,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Sets the deadline of an entry that is used now; `swaps` the lease even if that does not
-    /// change it.
-    fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, swaps: bool) -> bool {
+    /// Sets the deadline of an entry that is used now. With `swaps` it changes the lease even if
+    /// that stays.
+    fn renew_idle(&self, found: &Found<'_, K, V>, policy: &Policy, mut swaps: bool) -> bool {
         let idle_until = self.idle_until(policy.idle.load(Ordering::Relaxed));
-        self.renew_until(found, policy, idle_until, swaps)
-    }
-
-    /// [`renew_idle`](Self::renew_idle) of an entry whose last use lets it idle until this tick.
-    fn renew_until(
-        &self,
-        found: &Found<'_, K, V>,
-        policy: &Policy,
-        idle_until: u64,
-        mut swaps: bool,
-    ) -> bool {
         let idle_until = idle_until.min(self.engine.deadlines.furthest());
         let mut lease = found.lease;
         let mut bound = policy.bound().tick();
@@ -212,8 +176,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
             // Other threads may have used it later than this one.
             let latest = idle_until.max(self.engine.deadlines.of(lease));
             let deadline = latest.min(bound);
-            let renewed = lease.with_deadline(deadline);
-            if swaps || renewed != lease {
+            let mut renewed = lease.with_deadline(deadline);
+            if swaps && renewed == lease {
+                renewed = lease.counted();
+            }
+            if renewed != lease {
                 match found.slot.swap_lease(lease, renewed) {
                     Ok(()) => {
                         swaps = false;

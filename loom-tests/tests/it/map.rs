@@ -159,7 +159,7 @@ model!(a_kept_lifetime_beside_a_touch, || {
 });
 
 // The same for an entry with a time to idle. The touch changes the bound, and leaves the deadline
-// as it is. Guards: the replacing thread looks at the bound again after its swap.
+// as it is. Guards: such a touch counts in the lease.
 model!(a_kept_lifetime_beside_a_touch_of_an_idle_entry, || {
     let rig = with(idle(10));
     let a = aside(&rig, |rig| rig.touch_for(&1, after(20)).unwrap());

@@ -359,9 +359,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let old = EndedSlot::of(store, dead);
         let new = Found::under(pin, new, hash, None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
-        if let (true, Some((_, bound))) = (term.keeps, term.idle) {
-            store.keep_bound(*found, new, bound);
-        }
         Ok(Entered { new, old: Some(old), closed })
     }
 
