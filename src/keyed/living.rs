@@ -11,7 +11,7 @@ use super::store::{
     Entered, Found, Hindered, Life, Mine, Offer, Pair, Place, RemovalCause, Spotted, Store,
     Touched, Wanted, LIVING,
 };
-use super::Lifetimes;
+use super::{Lifetimes, StoreError};
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::{Glance, Likely};
 use crate::core::lease::State;
@@ -50,6 +50,8 @@ pub(super) enum Replaces {
     Nothing,
     /// The one in this place, and no later one of its key.
     This(Place),
+    /// The one in this place; without that the insertion fails.
+    Only(Place),
 }
 
 impl Replaces {
@@ -59,7 +61,7 @@ impl Replaces {
         match self {
             Replaces::Any => true,
             Replaces::Nothing => false,
-            Replaces::This(place) => place == found.place(),
+            Replaces::This(place) | Replaces::Only(place) => place == found.place(),
         }
     }
 }
@@ -213,6 +215,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         let (found, mine) = (self.find_or_open(pin, offer.wanted(likely)), self.engine.mine(pin));
+        let changed = Put::Hindered(Hindered::Refused(StoreError::Changed));
+        if let (Err(_), Replaces::Only(_)) = (&found, replaces) {
+            return changed;
+        }
         // The one clock reading, after the look at the lease.
         let times = match asks {
             true => self.term_asking(mine, offer, found.as_ref().ok(), (lifetime, replaces)),
@@ -233,9 +239,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 None => Put::Hindered(Hindered::Overtaken),
             };
         }
-        match replaces.takes(&found) {
-            true => offer.replace((pin, mine), &found, term).into(),
-            false => Put::Kept(found),
+        match replaces {
+            _ if replaces.takes(&found) => offer.replace((pin, mine), &found, term).into(),
+            Replaces::Only(_) => changed,
+            _ => Put::Kept(found),
         }
     }
 

@@ -619,6 +619,10 @@ impl Run {
                     Deed::Insert => {
                         let refused = entry.insert(value).unwrap_err();
                         same!((refused.value, refused.error), (value, StoreError::Changed));
+                        if now.is_none() {
+                            // An entry whose time is up makes way first.
+                            self.removes(key, false);
+                        }
                     }
                 }
             }

@@ -238,8 +238,7 @@ impl<K, V, S> ExpiringMapBuilder<K, V, S> {
     /// they pile up; [`flush`](ExpiringMap::flush) waits for it, and says whether it has gone.
     ///
     /// The inserting thread calls the weigher, unpinned, but in [`upsert`](ExpiringMap::upsert) and
-    /// for an [`OccupiedEntry`](crate::expiring_map::OccupiedEntry). If it panics, the map is as it
-    /// was.
+    /// [`compute`](ExpiringMap::compute). If it panics, the map is as it was.
     ///
     /// # Cost
     ///

@@ -1,11 +1,10 @@
 //! One key's place in a map, to be looked at first.
 
-use super::put::Settled;
 use super::{ExpiringMap, Ref};
 use crate::core::engine::Pin;
 use crate::keyed::living::{Notice, Replaces};
 use crate::keyed::removed::Removed;
-use crate::keyed::store::{Entered, Hindered, Place};
+use crate::keyed::store::Place;
 use crate::keyed::{InsertError, Lifetimes, StoreError};
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -167,40 +166,11 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
         lifetime: impl Into<Lifetimes>,
     ) -> Result<Removed<'a, K, V>, InsertError<K, V>> {
         let OccupiedEntry { map, key, place, entry } = self;
-        let (store, lifetime) = (&*map.store, lifetime.into());
-        let mut pin = map.changing(&key, entry);
-        let mut offer = store.offer(place.hash, key, Some(value));
-        if let Err(error) = offer.weigh() {
-            drop(pin);
-            return Err(InsertError::of(offer.into_pair(), error));
-        }
-        let error = loop {
-            let found = store.at(&pin, place);
-            let Some(now) = found.and_then(|found| store.again(&found)) else {
-                // The offer gives its room back, and wakes a task, unpinned.
-                drop(pin);
-                break StoreError::Changed;
-            };
-            let lifetime = store.lifetime(&offer, Some(&now), lifetime);
-            let mine = store.engine.mine(&pin);
-            let term = store.term(mine, lifetime).map_err(Hindered::from);
-            match term.and_then(|(term, _)| offer.replace((&pin, mine), &now, term)) {
-                Ok(Entered { new, old, closed }) => {
-                    let new = (new.lend(), new.place());
-                    let settled = Settled::new(store, pin, new, (old, closed));
-                    return Ok(settled.into_replaced().expect("the value that it has replaced"));
-                }
-                Err(hindered) => {
-                    // This pin holds back what would make room.
-                    drop(pin);
-                    if let Err(error) = offer.again(hindered, store) {
-                        break error;
-                    }
-                    pin = store.engine.pin();
-                }
-            }
-        };
-        Err(InsertError::of(offer.into_pair(), error))
+        // The pin would hold back what may have to make room.
+        drop(entry);
+        let replaces = Replaces::Only(place);
+        let settled = map.put_hashed(place.hash, key, value, lifetime.into(), replaces)?;
+        Ok(settled.into_replaced().expect("the value that it has replaced"))
     }
 
     /// Ends this very entry. `None` if it has ended, or been replaced, before.
@@ -257,10 +227,7 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> VacantEntry<'a, K, V, S> {
         let settled = self.map.put(self.key, value, lifetime.into(), Replaces::Nothing)?;
         match settled.refused {
             None => Ok(settled.into_ref()),
-            Some((key, value)) => {
-                let error = StoreError::Changed;
-                Err(InsertError { key, value, error })
-            }
+            Some(pair) => Err(InsertError::of(pair, StoreError::Changed)),
         }
     }
 }
