@@ -149,25 +149,6 @@ model!(two_bulk_loads_of_the_same_keys, || {
     assert_eq!(loads.load(Relaxed), 2);
 });
 
-// Two callers want a key that another thread removes. Guards: a caller that waited has the flight's
-// value, whatever has become of the entry.
-model!(a_waiting_caller_beside_a_removal, || {
-    let (rig, loads) = (used(), Arc::new(AtomicUsize::new(0)));
-    let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
-    let counted = loads.clone();
-    let a = aside(&rig, move |rig| {
-        let load = || {
-            counted.fetch_add(1, Relaxed);
-            3
-        };
-        let value = *rig.get_or_insert_with(&1, load).unwrap();
-        assert_eq!(value, if counted.load(Relaxed) == 0 { 2 } else { 3 });
-    });
-    assert_eq!(*guard.insert(2).unwrap(), 2);
-    drop(rig.remove(&1));
-    a.join().unwrap();
-});
-
 // A task waits for a guard that another thread drops. Guards: the task registers, or finds the
 // flight over, under one lock.
 model!(a_task_is_woken_when_a_load_is_over, || {
