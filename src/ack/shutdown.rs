@@ -74,19 +74,20 @@ impl<T: Send + 'static> AckTracker<T> {
 impl<T: Send + 'static> AckTracker<T> {
     /// Shuts down without blocking the thread; otherwise as [`shutdown`](Self::shutdown). New roots
     /// are refused when this returns, and the future ends when all is done. The reaper drains and
-    /// cancels: handlers are called on its thread. With [`ShutdownMode::Drain`] it looks every
-    /// millisecond whether anything is left.
+    /// cancels: handlers are called on its thread. With [`ShutdownMode::Drain`] the reaper wakes
+    /// the future every millisecond, which looks whether anything is left.
     ///
-    /// The shutdown goes on if the future is dropped; another call waits for the same end. Of
-    /// several limits the shortest counts, and another mode than `Drain` ends the draining. Roots
-    /// under [`ShutdownMode::Return`] go to the first future that ends, or to a blocking `shutdown`
-    /// with that mode. Of two futures that end at once, each may have some of them.
+    /// Another call waits for the same end. Of several limits the shortest counts, and another mode
+    /// than `Drain` ends the draining. Roots under [`ShutdownMode::Return`] go to the first future
+    /// that ends, or to a blocking `shutdown` with that mode. Of two futures that end at once, each
+    /// may have some of them.
+    ///
+    /// If the future is dropped while it drains, roots are refused and drain, and another shutdown
+    /// cancels what is left. In another mode the shutdown goes on.
     ///
     /// A tracker without a reaper must still be polled while it drains, by [`poll`](Self::poll).
     /// Each poll wakes the future, which polls, too, and checks the limit. This call, or the last
-    /// poll of the future, cancels or returns what is left, and waits for other polls there. If the
-    /// future is dropped before that, roots are refused and drain, and another shutdown cancels
-    /// what is left.
+    /// poll of the future, cancels or returns what is left, and waits for other polls there.
     ///
     /// A handler or a waker may call it, as it may call [`shutdown`](Self::shutdown). But it must
     /// not block until the shutdown is done, which waits for it.
@@ -122,22 +123,24 @@ impl<T: Send + 'static> AckTracker<T> {
             trees.returned.want();
         }
         let reaper = Reaping::here(self.owner.reaper());
-        let mut drained = None;
-        match (reaper, mode) {
-            (Some(reaper), ShutdownMode::Drain(limit)) => reaper.ask_to_drain(engine, limit),
-            (Some(reaper), _) => reaper.ask(engine),
-            (None, ShutdownMode::Drain(limit)) => {
-                drained = Some(drain_soon(engine, None, trees, limit));
+        let end = move || match reaper {
+            Some(reaper) => reaper.ask(engine),
+            None => trees.close(),
+        };
+        let drained = match mode {
+            ShutdownMode::Drain(limit) => Some(drain_soon(engine, reaper, trees, limit)),
+            _ => {
+                end();
+                None
             }
-            (None, _) => trees.close(),
-        }
+        };
         async move {
-            if let Some(reaper) = reaper {
-                reaper.ended(engine).await;
-            }
             if let Some(drained) = drained {
                 drained.await;
-                trees.close();
+                end();
+            }
+            if let Some(reaper) = reaper {
+                reaper.ended(engine).await;
             }
             trees.returned.take()
         }

@@ -8,17 +8,12 @@ use super::engine::{Engine, Frontend, Round, Share};
 use super::slot::Payload;
 use crate::kit::panics::goes_on;
 use crate::sync::{AtomicBool, Ordering};
-use crate::time::{nanos, NEVER};
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use crate::time::NEVER;
+use std::time::Duration;
 
 /// Orders to the reaper. The ordering thread calls the engine's waker afterwards.
 pub(crate) struct Orders {
     stop: AtomicBool,
-    began: Instant,
-    /// Nanoseconds after `began` by which the reaper stops even if something is left; it stops
-    /// earlier when nothing is. [`NEVER`]: no thread has ordered a drain.
-    drain: AtomicU64,
     /// Tasks wait for the last entry's end: the reaper is to wake them after its next round.
     look: AtomicBool,
     ended: AtomicBool,
@@ -28,8 +23,6 @@ impl Orders {
     pub(crate) fn new() -> Self {
         Orders {
             stop: AtomicBool::new(false),
-            began: Instant::now(),
-            drain: AtomicU64::new(NEVER),
             look: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         }
@@ -45,23 +38,6 @@ impl Orders {
         // survives: with `async` the fences in `refuse` order both sides. Without it the Acquire is
         // kept: a handler that gets what is left sees what the asking thread had done.
         self.stop.load(Ordering::Acquire)
-    }
-
-    /// Orders a stop when nothing is left, or after `limit`. Of several limits the shortest counts.
-    #[cfg_attr(not(feature = "async"), allow(dead_code))]
-    pub(crate) fn drain(&self, limit: Duration) {
-        let until = nanos(self.began.elapsed().saturating_add(limit)).min(NEVER - 1);
-        // survives: as `drains`, whose other side it is.
-        self.drain.fetch_min(until, std::sync::atomic::Ordering::Release);
-    }
-
-    /// What is left of the time to drain, if that has been ordered.
-    fn drains(&self) -> Option<Duration> {
-        // Acquire pairs with `drain`: the reaper must find the roots that the asking thread had
-        // begun, or it has nothing to wait for, and cancels.
-        // survives: both are standard atomics.
-        let until = self.drain.load(std::sync::atomic::Ordering::Acquire);
-        (until != NEVER).then(|| Duration::from_nanos(until).saturating_sub(self.began.elapsed()))
     }
 
     /// Orders the reaper to wake, after its next round, the tasks that wait for the last entry's
@@ -91,7 +67,8 @@ impl Orders {
     }
 }
 
-/// How often it looks whether anything is left, while it drains.
+/// The time between its rounds while a task waits for the last entry's end.
+#[cfg(feature = "async")]
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How long it leaves a store alone after a round in which the store's clock has panicked.
@@ -120,9 +97,7 @@ pub(crate) fn drive<P: Payload, C>(
     orders: &Orders,
 ) -> Next {
     engine.wakeup.awake();
-    let drains = orders.drains();
-    let is_over = |limit: Duration| limit.is_zero() || engine.is_vacant(frontend);
-    let round = if orders.is_to_stop() || drains.is_some_and(is_over) {
+    let round = if orders.is_to_stop() {
         goes_on(|| frontend.close()).map(|()| None)
     } else {
         goes_on(|| Some(round(engine, frontend, share)))
@@ -145,15 +120,11 @@ pub(crate) fn drive<P: Payload, C>(
         engine.admission.parted();
         return Next::Pause(LOOK);
     }
-    if let Some(limit) = drains {
-        return Next::Pause(limit.min(LOOK));
-    }
     // A thread that drives a shard that this round has left out wakes the reaper if needed. Orders
     // are read once more: a listener that parks takes the token of the wake-up that came with them.
-    // `an_order_to_drain_beside_a_handler_that_parks` fails without that.
+    // `an_order_to_stop_beside_a_handler_that_parks` fails without that.
     let next = round.next.unwrap_or(NEVER);
-    let has_orders = || orders.is_to_stop() || orders.is_to_look() || orders.drains().is_some();
-    if !engine.may_sleep_until(next) || has_orders() {
+    if !engine.may_sleep_until(next) || orders.is_to_stop() || orders.is_to_look() {
         return Next::Round;
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).

@@ -279,13 +279,6 @@ impl Reaping {
         engine.wakeup.wake();
     }
 
-    /// Asks the reaper to stop when nothing is left, or `limit` has passed.
-    #[cfg(feature = "async")]
-    pub(crate) fn ask_to_drain<P: Payload, C>(&self, engine: &Engine<P, C>, limit: Duration) {
-        self.orders.drain(limit);
-        engine.wakeup.wake();
-    }
-
     /// Ends when the reaper has done its last round of the store.
     #[cfg(feature = "async")]
     pub(crate) async fn ended<P: Payload, C>(&self, engine: &Engine<P, C>) {

@@ -104,9 +104,9 @@ model!(e2_drained_and_polled, large, || {
     assert!(rig.told()[0].is_acked());
 });
 
-// E1: the order to drain comes while the reaper is inside a handler that parks, which takes the
+// E1: the order to stop comes while the reaper is inside a handler that parks, which takes the
 // token of the wake-up. Guards: the reaper reads its orders before each sleep.
-model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
+model!(an_order_to_stop_beside_a_handler_that_parks, light, || {
     let is_ordered = Arc::new(Modelled::new(false));
     let ordered = is_ordered.clone();
     let clock = ManualClock::new();
@@ -123,9 +123,9 @@ model!(an_order_to_drain_beside_a_handler_that_parks, light, || {
     });
     clock.advance(TICK);
     tracker.timer_fires(1);
-    let drained = tracker.shutdown_async(ShutdownMode::Drain(Duration::ZERO));
+    let ended = tracker.shutdown_async(ShutdownMode::Cancel);
     ordered.store(true, Ordering::Release);
-    block_on(drained);
+    block_on(ended);
     assert!(tracker.is_empty());
 });
 
