@@ -194,7 +194,7 @@ impl Index {
     /// copies words.
     #[must_use]
     pub fn retire(&self) -> Option<Retired> {
-        self.1.gather(|| ()).map(|()| Retired(Wait::begin(&self.1)))
+        self.1.gather(|| ()).map(|()| Retired(Wait::begin(&self.1.pin())))
     }
 
     /// Lets grace periods end, for all deferred calls that wait.

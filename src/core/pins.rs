@@ -63,13 +63,6 @@ impl Pin {
     pub(crate) fn index(&self) -> &Holding {
         &self.index
     }
-
-    /// Runs `f` after all threads that are pinned now have unpinned. A thread that pins, unpins or
-    /// turns runs it, so `f` must not run users' code.
-    pub(crate) fn after(&self, f: impl FnOnce() + Send + 'static) {
-        self.guard.defer(f);
-        self.guard.flush();
-    }
 }
 
 impl Pins {
@@ -170,7 +163,7 @@ impl Pins {
             if asked.as_ref().is_some_and(|before| !is_over(before)) {
                 return false;
             }
-            let wait = self.gather(|| ()).map(|()| Wait::begin(self));
+            let wait = self.gather(|| ()).map(|()| Wait::begin(&self.pin()));
             let unobserved = wait.as_ref().is_some_and(is_over);
             *asked = wait.filter(|_| !unobserved);
             unobserved
@@ -191,14 +184,16 @@ impl Drop for Copier<'_> {
     }
 }
 
-/// A wait for a grace period.
+/// A wait for a grace period: until all threads have unpinned that were pinned when it began.
 pub(crate) struct Wait(Arc<AtomicBool>);
 
 impl Wait {
-    pub(crate) fn begin(pins: &Pins) -> Self {
+    pub(crate) fn begin(pin: &Pin) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let flag = passed.clone();
-        pins.pin().after(move || flag.store(true, Ordering::Release));
+        // Whichever thread pins or turns then runs it.
+        pin.guard.defer(move || flag.store(true, Ordering::Release));
+        pin.guard.flush();
         Wait(passed)
     }
 

@@ -109,7 +109,7 @@ impl Waiting {
         self.unfinished.retain(|done| !done.load(std::sync::atomic::Ordering::Acquire));
         self.unfinished.push(done.clone());
         // After the lists were taken: these slots have left the index before.
-        self.batches.push(Batch { chains, wait: Wait::begin(pins), done });
+        self.batches.push(Batch { chains, wait: Wait::begin(&pins.pin()), done });
         Some(())
     }
 

@@ -3,10 +3,10 @@
 use super::directory::{Directory, LISTED};
 use super::line::bits;
 use super::table::{hash_of, slot_of, Publish, Table, BITS, CLOSED};
-use super::{Index, IN_USE, RETIRED, UNREACHABLE, UNUSED};
+use super::{Index, Migrator};
 use crate::core::memory::{boxed, OutOfMemory};
 use crate::core::params::{CLASSES, GROUP, HOME, MIN_CLASS, OVER, SMALL_CLASSES};
-use crate::core::pins::{Copier, Pin};
+use crate::core::pins::{Copier, Pin, Wait};
 use crate::sync::Ordering;
 
 /// How often the driver tries to end a grace period before it comes back later: a period ends once
@@ -16,13 +16,13 @@ const TURNS: usize = if cfg!(expiry_loom) { 1 } else { 4 };
 impl Index {
     /// Puts the table of `class` to use. `Ok(false)` if it is not free.
     pub(super) fn acquire(&self, class: usize) -> Result<bool, OutOfMemory> {
-        let (place, state) = (&self.tables[class], &self.states[class]);
+        let (place, used) = (&self.tables[class], &self.used[class]);
         // Acquire pairs with the end of the grace period: the zeroed table is seen zeroed
         // (`grace_a_pinned_thread_puts_a_table_to_use` fails without it).
-        if state.compare_exchange(UNUSED, IN_USE, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if used.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(false);
         }
-        // survives: the swap of the state has shown whether there is a table, and the directory's
+        // survives: the swap of `used` has shown whether there is a table, and the directory's
         // swap publishes it. This holds for the store below, too.
         if place.load(Ordering::Acquire).is_null() {
             #[allow(clippy::cast_possible_truncation)] // fewer than 32 classes
@@ -30,7 +30,7 @@ impl Index {
                 Ok(table) => table,
                 Err(error) => {
                     // survives: no model runs out of memory.
-                    state.store(UNUSED, Ordering::Release);
+                    used.store(false, Ordering::Release);
                     return Err(error);
                 }
             };
@@ -78,7 +78,7 @@ impl Index {
             // listed.
             // survives: the thread that takes the table next could miss that it was made, and map
             // another. Loom does not count that memory.
-            self.states[class].store(UNUSED, Ordering::Release);
+            self.used[class].store(false, Ordering::Release);
         }
         swap.is_ok()
     }
@@ -140,14 +140,15 @@ impl Index {
         budget: &mut usize,
         tail: impl Fn(u32) -> u32,
     ) -> bool {
-        let migrate = |next: &mut usize| self.migrate_words(&copier.pin, next, budget, &tail);
+        let migrate =
+            |migrator: &mut Migrator| self.migrate_words(&copier.pin, migrator, budget, &tail);
         self.migrator.enter(migrate).unwrap_or(false)
     }
 
     fn migrate_words(
         &self,
         pin: &Pin,
-        next: &mut usize,
+        migrator: &mut Migrator,
         budget: &mut usize,
         tail: &impl Fn(u32) -> u32,
     ) -> bool {
@@ -158,10 +159,10 @@ impl Index {
             }
             let class = directory.class(0);
             let table = self.table(class);
-            let mut at = *next;
+            let mut at = migrator.next;
             while at < table.homes.as_slice().len() {
                 if *budget == 0 {
-                    *next = at;
+                    migrator.next = at;
                     return true;
                 }
                 *budget -= 1;
@@ -181,7 +182,7 @@ impl Index {
                     *budget = budget.saturating_sub(1);
                     if !self.migrate_one(table, position, word, tail) {
                         // Crowded, without a larger table: leave the word until there is one.
-                        *next = at;
+                        migrator.next = at;
                         #[allow(clippy::cast_possible_truncation)] // at most LISTED
                         self.stuck.store(directory.len() as u32, Ordering::Relaxed);
                         return false;
@@ -194,8 +195,10 @@ impl Index {
                     at += 1;
                 }
             }
-            *next = 0;
-            self.retire(pin, class);
+            migrator.next = 0;
+            self.retire(class);
+            migrator.retired.push((class, Wait::begin(pin)));
+            self.retired.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -233,8 +236,8 @@ impl Index {
         }
     }
 
-    /// Takes the oldest table off the directory; its pages and class return after a grace period.
-    pub(super) fn retire(&self, pin: &Pin, class: usize) {
+    /// Takes the oldest table off the directory.
+    fn retire(&self, class: usize) {
         let mut directory = self.directory();
         loop {
             match self.directory.compare_exchange(
@@ -250,47 +253,31 @@ impl Index {
         // Before the grace period: a thread that pins after it does not find the table.
         self.set_oldest(directory.class(1));
         self.stuck.store(0, Ordering::Relaxed);
-        // survives: stronger than needed: RETIRED only makes the driver turn grace periods. The
-        // driver acquires what it gives back with UNREACHABLE.
-        self.states[class].store(RETIRED, Ordering::Release);
-        self.retired.fetch_add(1, Ordering::Relaxed);
-        let states = self.states.clone();
-        // Only a store: whichever thread pins next runs it, and must not give pages back.
-        pin.after(move || states[class].store(UNREACHABLE, Ordering::Release));
     }
 
-    /// Ends grace periods, and gives back what they protected; only the driver does. True if one
-    /// runs.
+    /// Ends grace periods, and gives back the pages and classes of retired tables; only the driver
+    /// does. True if a period runs.
     pub(crate) fn turn(&self, turn: impl Fn()) -> bool {
-        let mut waiting = false;
-        // A count that comes late puts the look off, as a late state would.
+        // A count that comes late puts the look off.
         if self.retired.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        for (table, life) in self.tables.iter().zip(self.states.iter()) {
-            let mut state = life.load(Ordering::Acquire);
-            // Unless a thread is pinned, a few turns end the period, not some ticks later.
-            for _ in 0..TURNS {
-                if state != RETIRED {
-                    break;
+        let turned = self.migrator.enter(|migrator| {
+            migrator.retired.retain(|(class, wait)| {
+                // Unless a thread is pinned, a few turns end the period, not some ticks later.
+                (0..TURNS).take_while(|_| !wait.is_over()).for_each(|_| turn());
+                if !wait.is_over() {
+                    return true;
                 }
-                turn();
-                state = life.load(Ordering::Acquire);
-            }
-            waiting |= state == RETIRED;
-            if state == UNREACHABLE {
-                // survives: the state was read with Acquire, and the table was there before it was
-                // in use.
-                // SAFETY: published by `acquire`; tables are freed only with `self`.
-                if let Some(table) = unsafe { table.load(Ordering::Acquire).as_ref() } {
-                    table.release();
-                }
+                self.table(*class).release();
                 // Release pairs with the swap in `acquire`: the next user sees it zeroed.
-                life.store(UNUSED, Ordering::Release);
+                self.used[*class].store(false, Ordering::Release);
                 self.retired.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        waiting
+                false
+            });
+            !migrator.retired.is_empty()
+        });
+        turned.unwrap_or(true)
     }
 
     /// The number of listed tables, and of words in the youngest.
@@ -303,6 +290,7 @@ impl Index {
     /// For models: the number of tables in use, listed or not.
     #[cfg(expiry_loom)]
     pub(crate) fn in_use(&self) -> usize {
-        self.states.iter().filter(|state| state.load(Ordering::Relaxed) == IN_USE).count()
+        let used = self.used.iter().filter(|used| used.load(Ordering::Relaxed)).count();
+        used - self.retired.load(Ordering::Relaxed) as usize
     }
 }

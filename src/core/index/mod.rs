@@ -102,21 +102,9 @@ pub(crate) use self::table::Sighting;
 use self::table::{word, Publish, Table};
 use super::memory::OutOfMemory;
 use super::params::{ALIKE, CLASSES};
-use super::pins::Pin;
+use super::pins::{Pin, Wait};
 use crate::sync::exclusive::Exclusive;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-#[cfg(expiry_loom)]
-use loom::sync::Arc;
-#[cfg(not(expiry_loom))]
-use std::sync::Arc;
-
-/// State of a class's table. Only [`Index::states`] say whether the class may be put to use.
-const UNUSED: u32 = 0;
-const IN_USE: u32 = 1;
-/// Off the directory; publishers may still be in it.
-const RETIRED: u32 = 2;
-/// No thread is in it any more; its pages are still there.
-const UNREACHABLE: u32 = 3;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The result of [`Index::insert`].
 pub(crate) enum Insert {
@@ -145,14 +133,22 @@ pub(crate) struct Index {
     oldest: AtomicPtr<Table>,
     /// The table of each class, or null. The pointers come from `Box::into_raw`.
     tables: [AtomicPtr<Table>; CLASSES],
-    /// The state of each class. Shared with the deferred calls that end grace periods.
-    states: Arc<[AtomicU32; CLASSES]>,
-    /// The home that is migrated next, in the oldest table.
-    migrator: Exclusive<usize>,
-    /// Number of tables that wait for a grace period, or to be given back after one.
+    /// Whether each class is in use: listed, being put to use, or retired.
+    used: [AtomicBool; CLASSES],
+    migrator: Exclusive<Migrator>,
+    /// The number of retired tables, for a driver that looks in passing.
     retired: AtomicU32,
     /// At how many tables the migrating thread found neither room nor memory; 0 if it did not.
     stuck: AtomicU32,
+}
+
+/// What the migrating thread keeps.
+#[derive(Default)]
+struct Migrator {
+    /// The home that is migrated next, in the oldest table.
+    next: usize,
+    /// The classes of retired tables, in which pinned threads may still be.
+    retired: Vec<(usize, Wait)>,
 }
 
 impl Index {
@@ -161,8 +157,8 @@ impl Index {
             directory: AtomicU64::new(Directory::of(std::iter::once(0), 0).0),
             oldest: AtomicPtr::new(std::ptr::null_mut()),
             tables: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
-            states: Arc::new(std::array::from_fn(|_| AtomicU32::new(UNUSED))),
-            migrator: Exclusive::new(0),
+            used: std::array::from_fn(|_| AtomicBool::new(false)),
+            migrator: Exclusive::new(Migrator::default()),
             retired: AtomicU32::new(0),
             stuck: AtomicU32::new(0),
         };
