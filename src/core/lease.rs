@@ -17,10 +17,12 @@
 //!  EARLY -> INITING -> LIVE          one init; the first swap refuses duplicates
 //!  INITING -> INITING_FAILED         a fail that met an init; that init reports it
 //!  FREE -> LIVE_IDLE                 as LIVE, of a keyed entry with a time to idle
+//!  FREE -> WITHHELD*                 as LIVE, LIVE_IDLE, of an entry that a load puts in
+//!  WITHHELD* -> LIVE, LIVE_IDLE      that load, unless a later call has invalidated it
 //!  LIVE, LIVE_IDLE -> FORWARD        the replacer of a keyed entry, by compare-and-swap: its value lives in another slot
 //!  LIVE -> CLOSING                   a keyed entry is neither touched nor expired from here on, only ended
 //!  LIVE, LIVE_IDLE -> LAPSED         the thread that reports a keyed entry as expired before the driver has ended it
-//!  LIVE*, EARLY*, INITING*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
+//!  LIVE*, EARLY*, INITING*, WITHHELD*, CLOSING, LAPSED -> DEAD   the one that ends it, by compare-and-swap: from here on it owns the slot
 //!  DEAD, FORWARD -> FREE             the thread that ended it, or the driver from the deferred-free list, by a store
 //!  FREE -> FREE                      the driver, as owner of all blocks of a chunk, gives its memory back: zeroes
 //!  FREE -> DEAD                      the claimer, by a store: while it clones a waker, or to retire the slot for good
@@ -96,6 +98,10 @@ pub(crate) enum State {
     Lapsed = 10,
     /// As `Live`, of an entry with a time to idle.
     LiveIdle = 11,
+    /// A load has put the entry in, and has yet to show it: no look-up finds it.
+    Withheld = 12,
+    /// As `Withheld`, of an entry with a time to idle.
+    WithheldIdle = 13,
 }
 
 /// A set of states, for [`Lease::is_in`].
@@ -117,6 +123,8 @@ pub(crate) const EXPIRING: u16 = set(&[
     State::LiveIssued,
     State::LiveIdle,
     State::Lapsed,
+    State::Withheld,
+    State::WithheldIdle,
 ]);
 
 /// The states of a root that other threads have reported before its init.
@@ -165,7 +173,9 @@ impl Lease {
             9 => State::Closing,
             10 => State::Lapsed,
             11 => State::LiveIdle,
-            // No state above 11 is ever written.
+            12 => State::Withheld,
+            13 => State::WithheldIdle,
+            // No state above 13 is ever written.
             _ => State::Dead,
         }
     }
@@ -190,6 +200,15 @@ impl Lease {
     #[inline]
     pub(crate) fn with_state(self, state: State) -> Self {
         Lease(self.0 & !15 | state as u64)
+    }
+
+    /// The lease of a withheld entry when look-ups find it; `None` if it is not withheld.
+    pub(crate) fn shown(self) -> Option<Self> {
+        match self.state() {
+            State::Withheld => Some(self.with_state(State::Live)),
+            State::WithheldIdle => Some(self.with_state(State::LiveIdle)),
+            _ => None,
+        }
     }
 
     /// Whether a use of the entry changes nothing.

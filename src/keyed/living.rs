@@ -246,11 +246,15 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Ends an entry whose time is up. `None` if it has changed meanwhile.
+    /// Ends an entry that is not living. `None` if it has changed meanwhile.
     #[cold]
     #[inline(never)]
     pub(super) fn make_way(&self, pin: &Pin, found: &Found<'_, K, V>) -> Option<Notice<'_, K, V>> {
-        let cause = RemovalCause::Expired;
+        let cause = match found.lease.shown() {
+            None => RemovalCause::Expired,
+            // This call, or one before it, has invalidated the load.
+            Some(_) => RemovalCause::Removed,
+        };
         let ended = self.end(pin, found, cause)?;
         Some(Notice { ended, cause })
     }

@@ -14,10 +14,11 @@
 //! other: a caller that waited compares the keys, and takes only its own key's outcome.
 //!
 //! A removal *invalidates*: it takes the flight out of the table before it looks for the entry, so
-//! the next caller begins a flight of its own. The loader asks whether that has happened once the
-//! value is in the map. Question and invalidation hold one lock: if the question came first, the
-//! removal finds the entry; else the loader takes the entry back (model `a_load_beside_a_removal`).
-//! An insertion does the same, because its entry may end before the loader's comes
+//! the next caller begins a flight of its own. The loader puts its value in *withheld*: no look-up
+//! finds it. Then it asks whether the flight was invalidated, and if not, shows the entry. It does
+//! both under the lock that an invalidation takes: if the question came first, the removal finds
+//! the entry shown; else the loader takes the entry back (model `a_load_beside_a_removal`). An
+//! insertion does the same, because its entry may end before the loader's comes
 //! (model `a_load_beside_an_insertion_that_ends`).
 //!
 //! A task that keeps a loading future unpolled, and awaits the same key elsewhere, would wait for
@@ -356,6 +357,17 @@ impl<K, V> Loading<'_, K, V> {
     pub(crate) fn is_invalidated(&self) -> bool {
         let state = lock(&self.flight.state);
         state.is_invalidated || self.flight.outcome().is_some()
+    }
+
+    /// Calls `show`, unless the flight [is invalidated](Self::is_invalidated), under the lock that
+    /// an invalidation takes. Returns whether it was not.
+    pub(crate) fn keeps(&self, show: impl FnOnce()) -> bool {
+        let state = lock(&self.flight.state);
+        let keeps = !state.is_invalidated && self.flight.outcome().is_none();
+        if keeps {
+            show();
+        }
+        keeps
     }
 
     /// Ends the flight, and wakes all that wait. If a waiting task has abandoned it, the returned

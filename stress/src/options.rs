@@ -354,8 +354,8 @@ look-ups. The backend is slow, or fails, for some time, and recovers. An operato
 raises the bound. The seed modulo 3 chooses the eviction policy: S3Fifo, least recently used, soonest deadline.
 
 Each value that came in ends once. One load of a key runs at a time, but beside an insertion or a removal. No call gets a value that \
-ended, or that one of these invalidated, before the call began; but a look-up may find one that its loader has put in and has yet to take back. An error \
-goes to the callers that waited for its load. The bound holds, and an insertion evicts no more than it weighs.";
+ended, or that one of these invalidated, before the call began. An error goes to the callers that waited for its load. The bound \
+holds, and an insertion evicts no more than it weighs.";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Cache {

@@ -46,11 +46,15 @@ model!(a_failed_load_hands_over, || {
 });
 
 // A key is removed during its load. Guards: the removal takes the flight out of the table before it
-// looks for the entry, and the loader asks whether that happened after it has put the value in.
+// looks for the entry. The loader puts the value in withheld, and shows it under the lock under
+// which it asks whether that has happened.
 model!(a_load_beside_a_removal, || {
     let rig = used();
     let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
-    let a = aside(&rig, |rig| drop(rig.remove(&1)));
+    let a = aside(&rig, |rig| {
+        drop(rig.remove(&1));
+        assert!(!rig.contains_key(&1), "what was loaded before the removal");
+    });
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert!(!rig.contains_key(&1));
@@ -60,7 +64,10 @@ model!(a_load_beside_a_removal, || {
 model!(a_load_beside_a_computed_removal, || {
     let rig = used();
     let Loaded::Absent(guard) = rig.get_or_guard(&1).unwrap() else { panic!("it is empty") };
-    let a = aside(&rig, |rig| drop(rig.compute(1, |_| Compute::Remove).unwrap()));
+    let a = aside(&rig, |rig| {
+        drop(rig.compute(1, |_| Compute::Remove).unwrap());
+        assert!(!rig.contains_key(&1), "what was loaded before the removal");
+    });
     assert_eq!(*guard.insert(2).unwrap(), 2);
     a.join().unwrap();
     assert!(!rig.contains_key(&1));

@@ -76,10 +76,13 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         let (wanted, pin) = (self.wanted(hash, key), self.store.engine.pin());
         let (ended, is_living) = loop {
             let found = self.store.find(&pin, wanted)?;
-            let is_living = self.store.is_living(&found);
-            let cause = if is_living { RemovalCause::Removed } else { RemovalCause::Expired };
-            if let Some(ended) = self.store.end(&pin, &found, cause) {
-                break (Notice { ended, cause }, is_living);
+            let (is_living, cause) = (self.store.is_living(&found), RemovalCause::Removed);
+            let ended = match is_living {
+                true => self.store.end(&pin, &found, cause).map(|ended| Notice { ended, cause }),
+                false => self.store.make_way(&pin, &found),
+            };
+            if let Some(ended) = ended {
+                break (ended, is_living);
             }
         };
         drop(pin);

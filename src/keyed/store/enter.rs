@@ -64,6 +64,8 @@ pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     hash: u32,
     weight: u64,
     room: Room<'s>,
+    /// Whether a new entry is [withheld](Store::show).
+    withheld: bool,
     /// `None` while they are in a slot.
     key: Option<K>,
     value: Option<V>,
@@ -77,7 +79,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn offer(&self, hash: u32, key: K, value: Option<V>) -> Offer<'_, K, V> {
         let room = self.engine.admission.room();
-        Offer { store: self, hash, weight: 1, room, key: Some(key), value }
+        Offer { store: self, hash, weight: 1, room, withheld: false, key: Some(key), value }
     }
 
     /// Keeps room for an entry of this weight, whose value is yet to come. Ends what is due, and
@@ -136,6 +138,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found.map(|found| found.id)
     }
 
+    /// Shows a withheld entry, if it has not ended. No user code runs in here.
+    pub(in crate::keyed) fn show(&self, found: &Found<'_, K, V>) {
+        let mut now = *found;
+        while let Some(shown) = now.lease.shown() {
+            if now.slot.swap_lease(now.lease, shown).is_ok() {
+                return;
+            }
+            now = now.again();
+        }
+    }
+
     /// Fills a claimed slot and makes it live, `used` or not. The caller then notifies the driver.
     #[inline(always)]
     fn fill<'a>(
@@ -144,17 +157,19 @@ impl<K: 'static, V: 'static> Store<K, V> {
         (hash, weight): (u32, u64),
         pair: (K, V),
         term: Term,
-        used: bool,
+        (used, withheld): (bool, bool),
     ) -> Unnamed<'a, Pair<K, V>> {
         let spot = vacant.spot();
         spot.note.store(hash, Ordering::Relaxed);
         self.note_weight(spot, weight);
-        let state = match term.idle {
-            None => State::Live,
-            Some(idle) => {
-                spot.term.set(idle);
-                State::LiveIdle
-            }
+        if let Some(idle) = term.idle {
+            spot.term.set(idle);
+        }
+        let state = match (term.idle, withheld) {
+            (None, false) => State::Live,
+            (Some(_), false) => State::LiveIdle,
+            (None, true) => State::Withheld,
+            (Some(_), true) => State::WithheldIdle,
         };
         let lease = Lease::new(state, vacant.generation(), term.deadline);
         vacant.fill(pair, if used { lease.used() } else { lease })
@@ -189,10 +204,10 @@ fn tries_again(
 }
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
-    /// The same offer, with the room that a call has kept for it.
+    /// The same offer by a load, with the room that it has kept: a new entry is withheld.
     #[inline(always)]
-    pub(in crate::keyed) fn with_room(self, room: Room<'s>) -> Self {
-        Offer { room, ..self }
+    pub(in crate::keyed) fn of_load(self, room: Room<'s>) -> Self {
+        Offer { room, withheld: true, ..self }
     }
 
     #[inline(always)]
@@ -283,7 +298,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         // Where nothing is evicted, no `get` has anything to note.
         let used = store.eviction.as_ref().map_or(true, Eviction::begins_used);
         let (hash, pair) = (self.hash, self.take());
-        let new = store.fill(vacant, (hash, self.weight), pair, term, used);
+        let new = store.fill(vacant, (hash, self.weight), pair, term, (used, self.withheld));
         store.keys(mine, hash).add(1);
         let new = match open.is_some_and(|open| open.publish(new.id)) {
             true => new.named(),
@@ -337,7 +352,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let vacant = self.claim(pin, mine, more, term.deadline)?;
         let spot = vacant.spot();
         let (hash, pair) = (self.hash, self.take());
-        let new = store.fill(vacant, (hash, self.weight), pair, term, true);
+        let new = store.fill(vacant, (hash, self.weight), pair, term, (true, false));
         let Ok(dead) = found.seen.forward(new.id) else {
             // SAFETY: no lease has led to it, and no word names it.
             let new = unsafe { new.withdraw() };

@@ -64,7 +64,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The states of an entry that has not ended.
-pub(super) const HELD: u16 = set(&[State::Live, State::LiveIdle, State::Closing, State::Lapsed]);
+pub(super) const HELD: u16 =
+    LIVING | set(&[State::Closing, State::Lapsed, State::Withheld, State::WithheldIdle]);
 
 /// The states of an entry that a look-up finds, if its time is not up.
 pub(in crate::keyed) const LIVING: u16 = set(&[State::Live, State::LiveIdle]);

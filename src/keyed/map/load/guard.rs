@@ -87,8 +87,8 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
     ///
     /// The map does not keep it if a call that came after the load began has given the key another
     /// value, or has [removed](ExpiringMap::remove) the key, or [cleared](ExpiringMap::clear) the
-    /// map or shut it down. A look-up may find it for a moment if that call comes in the midst of
-    /// this one; then the listener hears of it as [`Removed`](crate::RemovalCause::Removed).
+    /// map or shut it down. If that call comes in the midst of this one, the listener may hear of
+    /// the value as [`Removed`](crate::RemovalCause::Removed), which no look-up has found.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         let shared = Outcome::Loaded(value.clone());
         let replaces = stale.map_or(Replaces::Nothing, Replaces::This);
         let (key, asks) = (loading.key().clone(), map.store.expiry.is_some());
-        let offer = map.store.offer(map.hash(&key), key, Some(value)).with_room(room);
+        let offer = map.store.offer(map.hash(&key), key, Some(value)).of_load(room);
         let settled = match map.put_by(offer, (lifetime.into(), asks), replaces) {
             Ok(settled) => settled,
             // A shutdown is a removal like any other.
@@ -128,17 +128,17 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         };
         // Since the question above a removal may have come, and found nothing; or another
         // insertion, whose entry has ended. Then this call takes its own entry back.
-        let is_lost = settled.refused.is_none() && loading.is_invalidated();
-        let cause = RemovalCause::Removed;
+        let (store, cause) = (&*map.store, RemovalCause::Removed);
+        let own = store.at(&settled.pin, settled.place).filter(|_| settled.refused.is_none());
         // Even if its time is up by now. A look at the time reads the clock, which may panic: the
         // listener would not hear of the replaced value.
-        let lost = is_lost.then(|| {
-            let own = map.store.at(&settled.pin, settled.place)?;
-            map.store.end_anyway(&settled.pin, own, cause)
+        let lost = own.and_then(|own| match loading.keeps(|| store.show(&own)) {
+            true => None,
+            false => store.end_anyway(&settled.pin, own, cause),
         });
         drop(settled.into_replaced());
-        if let Some(Some(lost)) = lost {
-            map.store.tell(lost, cause);
+        if let Some(lost) = lost {
+            store.tell(lost, cause);
         }
         held(loading.end(shared))
     }
