@@ -202,6 +202,15 @@ impl Lease {
         Lease(self.0 & !15 | state as u64)
     }
 
+    /// The lease of a live entry that is withheld.
+    #[cold]
+    pub(crate) fn withheld(self) -> Self {
+        match self.state() {
+            State::LiveIdle => self.with_state(State::WithheldIdle),
+            _ => self.with_state(State::Withheld),
+        }
+    }
+
     /// The lease of a withheld entry when look-ups find it; `None` if it is not withheld.
     pub(crate) fn shown(self) -> Option<Self> {
         match self.state() {

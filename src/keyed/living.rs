@@ -48,8 +48,8 @@ impl<'a, K: 'static, V: 'static> Notice<'a, K, V> {
 pub(super) enum Replaces {
     Any,
     Nothing,
-    /// The one in this place, and no later one of its key.
-    This(Place),
+    /// By a load: the one in this place, if any. A new entry is withheld.
+    Load(Option<Place>),
     /// The one in this place; without that the insertion fails.
     Only(Place),
 }
@@ -61,7 +61,8 @@ impl Replaces {
         match self {
             Replaces::Any => true,
             Replaces::Nothing => false,
-            Replaces::This(place) | Replaces::Only(place) => place == found.place(),
+            Replaces::Load(place) => place == Some(found.place()),
+            Replaces::Only(place) => place == found.place(),
         }
     }
 }
@@ -215,9 +216,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         K: Eq,
     {
         let (found, mine) = (self.find_or_open(pin, offer.wanted(likely)), self.engine.mine(pin));
-        let changed = Put::Hindered(Hindered::Refused(StoreError::Changed));
+        let changed = || Put::Hindered(Hindered::Refused(StoreError::Changed));
         if let (Err(_), Replaces::Only(_)) = (&found, replaces) {
-            return changed;
+            return changed();
         }
         // The one clock reading, after the look at the lease.
         let times = match asks {
@@ -230,7 +231,10 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let found = match found {
             Ok(found) => found,
-            Err(open) => return offer.enter((pin, mine), open, term).into(),
+            Err(open) => {
+                let withheld = matches!(replaces, Replaces::Load(_));
+                return offer.enter((pin, mine), open, term, withheld).into();
+            }
         };
         if !self.is_living_at(&found, now) {
             // By a copy: found itself stays in registers.
@@ -241,7 +245,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
         match replaces {
             _ if replaces.takes(&found) => offer.replace((pin, mine), &found, term).into(),
-            Replaces::Only(_) => changed,
+            Replaces::Only(_) => changed(),
             _ => Put::Kept(found),
         }
     }

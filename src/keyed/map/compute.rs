@@ -162,7 +162,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let mine = self.engine.mine(pin);
         let (term, now) = self.term(mine, lifetime)?;
         let entered = match found.map(|found| found.again()) {
-            Err(open) => offer.enter((pin, mine), open, term)?,
+            Err(open) => offer.enter((pin, mine), open, term, false)?,
             Ok(same) if self.is_living_at(&same, now) => offer.replace((pin, mine), &same, term)?,
             Ok(_) => return Err(Hindered::Overtaken),
         };

@@ -196,7 +196,7 @@ where
                 Err(bad) => Err(bad.into()),
                 // After the clock reading: the entry that is replaced is as it is now.
                 Ok((term, _)) => match store.find_or_open(&pin, offer.wanted(likely)) {
-                    Err(open) => offer.enter((&pin, mine), open, term),
+                    Err(open) => offer.enter((&pin, mine), open, term, false),
                     Ok(_) if !replaces => Err(Hindered::Refused(StoreError::Occupied)),
                     Ok(found) => offer.replace((&pin, mine), &found, term),
                 },

@@ -64,8 +64,6 @@ pub(in crate::keyed) struct Offer<'s, K: 'static, V: 'static> {
     hash: u32,
     weight: u64,
     room: Room<'s>,
-    /// Whether a new entry is [withheld](Store::show).
-    withheld: bool,
     /// `None` while they are in a slot.
     key: Option<K>,
     value: Option<V>,
@@ -79,7 +77,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(always)]
     pub(in crate::keyed) fn offer(&self, hash: u32, key: K, value: Option<V>) -> Offer<'_, K, V> {
         let room = self.engine.admission.room();
-        Offer { store: self, hash, weight: 1, room, withheld: false, key: Some(key), value }
+        Offer { store: self, hash, weight: 1, room, key: Some(key), value }
     }
 
     /// Keeps room for an entry of this weight, whose value is yet to come. Ends what is due, and
@@ -162,16 +160,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let spot = vacant.spot();
         spot.note.store(hash, Ordering::Relaxed);
         self.note_weight(spot, weight);
-        if let Some(idle) = term.idle {
-            spot.term.set(idle);
-        }
-        let state = match (term.idle, withheld) {
-            (None, false) => State::Live,
-            (Some(_), false) => State::LiveIdle,
-            (None, true) => State::Withheld,
-            (Some(_), true) => State::WithheldIdle,
+        let state = match term.idle {
+            None => State::Live,
+            Some(idle) => {
+                spot.term.set(idle);
+                State::LiveIdle
+            }
         };
-        let lease = Lease::new(state, vacant.generation(), term.deadline);
+        let mut lease = Lease::new(state, vacant.generation(), term.deadline);
+        if withheld {
+            lease = lease.withheld();
+        }
         vacant.fill(pair, if used { lease.used() } else { lease })
     }
 
@@ -204,10 +203,10 @@ fn tries_again(
 }
 
 impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
-    /// The same offer by a load, with the room that it has kept: a new entry is withheld.
+    /// The same offer, with the room that a call has kept for it.
     #[inline(always)]
-    pub(in crate::keyed) fn of_load(self, room: Room<'s>) -> Self {
-        Offer { room, withheld: true, ..self }
+    pub(in crate::keyed) fn with_room(self, room: Room<'s>) -> Self {
+        Offer { room, ..self }
     }
 
     #[inline(always)]
@@ -279,14 +278,16 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         Ok(())
     }
 
-    /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. While
-    /// key and value are in the slot, the key's `Eq` may run, and no other code of the user's.
+    /// Puts in an entry of a key that had none just now, where a look-up has found it `open`. If it
+    /// is `withheld`, no look-up finds it until the caller [shows](Store::show) it. While key and
+    /// value are in the slot, the key's `Eq` may run, and no other code of the user's.
     #[inline(always)]
     pub(in crate::keyed) fn enter<'g>(
         &mut self,
         (pin, mine): (&'g Pin, &Mine),
         open: Option<Open<'_>>,
         term: Term,
+        withheld: bool,
     ) -> Result<Entered<'g, 's, K, V>, Hindered>
     where
         K: Eq,
@@ -298,7 +299,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         // Where nothing is evicted, no `get` has anything to note.
         let used = store.eviction.as_ref().map_or(true, Eviction::begins_used);
         let (hash, pair) = (self.hash, self.take());
-        let new = store.fill(vacant, (hash, self.weight), pair, term, (used, self.withheld));
+        let new = store.fill(vacant, (hash, self.weight), pair, term, (used, withheld));
         store.keys(mine, hash).add(1);
         let new = match open.is_some_and(|open| open.publish(new.id)) {
             true => new.named(),
@@ -329,7 +330,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let (store, mine) = (self.store, self.store.engine.mine(pin));
         let deadlines = &store.engine.deadlines;
         let (deadline, _) = deadlines.deadline(&mine.deadlines, timeout, store.timeout)?;
-        Ok((self.enter((pin, mine), open, Term::until(deadline))?, deadline))
+        Ok((self.enter((pin, mine), open, Term::until(deadline), false)?, deadline))
     }
 
     /// Gives an entry that was found live the offered value. Runs none of the user's code.

@@ -114,10 +114,9 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
             return held(loading.end(Outcome::Loaded(value)));
         }
         let shared = Outcome::Loaded(value.clone());
-        let replaces = stale.map_or(Replaces::Nothing, Replaces::This);
         let (key, asks) = (loading.key().clone(), map.store.expiry.is_some());
-        let offer = map.store.offer(map.hash(&key), key, Some(value)).of_load(room);
-        let settled = match map.put_by(offer, (lifetime.into(), asks), replaces) {
+        let offer = map.store.offer(map.hash(&key), key, Some(value)).with_room(room);
+        let settled = match map.put_by(offer, (lifetime.into(), asks), Replaces::Load(stale)) {
             Ok(settled) => settled,
             // A shutdown is a removal like any other.
             Err(InsertError { error: StoreError::Closed, .. }) => return held(loading.end(shared)),
