@@ -202,15 +202,10 @@ impl Index {
         self.1.turn();
     }
 
-    /// [`is_over`](Self::is_over), where another thread lets grace periods end.
-    pub fn is_over_by_now(&self, retired: &Retired) -> bool {
-        retired.0.is_over()
-    }
-
     /// Lets a grace period end. Returns whether no thread can be looking at the slot any more.
     pub fn is_over(&self, retired: &Retired) -> bool {
-        self.1.turn();
-        retired.0.is_over()
+        self.advance();
+        retired.is_over()
     }
 
     /// How many tables are listed.
@@ -235,6 +230,14 @@ pub struct Seen<'i>(Sighting<'i>);
 
 /// A slot that waits as a batch of a store does, until no thread can be looking at it.
 pub struct Retired(Wait);
+
+impl Retired {
+    /// Whether no thread can be looking at the slot any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
 
 /// A slot store by itself.
 pub struct Store(Slots<Pair>);

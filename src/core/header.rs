@@ -196,12 +196,7 @@ impl NextExpiration {
     pub(crate) fn get(&self) -> Option<u64> {
         // survives: one word. The driver has taken it before, the reaper has announced, and a
         // pusher compares it with what it announces.
-        Self::known(self.0.load(Ordering::Acquire))
-    }
-
-    #[inline]
-    fn known(word: u64) -> Option<u64> {
-        match word {
+        match self.0.load(Ordering::Acquire) {
             CLOSED => None,
             word => Self::tick(word),
         }

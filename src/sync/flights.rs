@@ -355,8 +355,7 @@ impl<K, V> Loading<'_, K, V> {
     /// Whether a removal or an insertion came first, or a waiting task has abandoned the flight:
     /// then the map is not to keep the value.
     pub(crate) fn is_invalidated(&self) -> bool {
-        let state = lock(&self.flight.state);
-        state.is_invalidated || self.flight.outcome().is_some()
+        !self.keeps(|| ())
     }
 
     /// Calls `show`, unless the flight [is invalidated](Self::is_invalidated), under the lock that

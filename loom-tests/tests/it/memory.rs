@@ -284,7 +284,7 @@ model!(a_grace_period_that_another_thread_ends, bounded(2), || {
     shared.is_there.store(false, Ordering::Release);
     let waits = index.retire().expect("no thread copies");
     for _ in 0..4 {
-        if index.is_over_by_now(&waits) {
+        if waits.is_over() {
             // SAFETY: no reader is pinned that has found it.
             shared.value.with_mut(|value| unsafe { *value = 8 });
             break;

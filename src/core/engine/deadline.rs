@@ -424,7 +424,7 @@ impl Deadlines {
     /// The latest deadline that a lease can have now.
     #[inline]
     pub(crate) fn furthest(&self) -> u64 {
-        // survives: one word. A caller that reads an older one is told to catch up once more.
+        // survives: one word. A caller that reads an older one catches up once more.
         expressible(self.caught_up.load(Acquire) + 3 * QUARTER - 2)
     }
 }
