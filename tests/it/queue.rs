@@ -3,7 +3,7 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::rig;
-use crate::support::{each_once, on_threads, wait_for, Random, MS, SECOND};
+use crate::support::{each_once, wait_for, MS, SECOND};
 use expiry::{Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause};
 use expiry::{ManualClock, SessionTracker, StoreError, Updated, WhenFull};
 use std::cell::Cell;
@@ -151,46 +151,6 @@ fn a_poll_in_a_listener_finds_nothing() {
     clock.advance(SECOND);
     assert!(!map.poll(usize::MAX).more && map.is_empty());
     assert_eq!(map.metrics().listener_panics, 0);
-}
-
-/// Q10, C5: many pollers with small budgets beside many updaters. Every stay of a key comes out
-/// once.
-#[test]
-fn pollers_share_and_lose_nothing() {
-    const UPDATERS: u64 = 3;
-    const EACH: u64 = 30_000;
-    let (queue, clock) = rig::queue(|queue| queue.interval(MS).shards(4));
-    let working = AtomicUsize::new(UPDATERS as usize);
-    let polled = on_threads(2 * UPDATERS, |thread| {
-        let (mut random, mut expired) = (Random(thread + 1), Vec::new());
-        if thread < UPDATERS {
-            for at in 0..EACH {
-                let timeout = Duration::from_millis(1 + random.next() % 20);
-                queue.update(thread * EACH + at, timeout).unwrap();
-                if at % 64 == 0 {
-                    clock.advance(MS);
-                }
-            }
-            working.fetch_sub(1, Release);
-            return expired;
-        }
-        loop {
-            let last = working.load(Acquire) == 0;
-            queue.poll_into(&mut expired, 50);
-            if last && queue.wait_time().is_none() {
-                return expired;
-            }
-            if last {
-                clock.advance(MS);
-            }
-        }
-    });
-    each_once(polled.iter().flatten().map(|key| **key).collect(), UPDATERS * EACH);
-    assert!(queue.is_empty());
-    // Threads that drove different shards at the same time have counted for themselves.
-    let metrics = queue.metrics();
-    assert_eq!(metrics.total.expired, UPDATERS * EACH);
-    assert_eq!(metrics.total.lateness.total(), UPDATERS * EACH);
 }
 
 /// A queue that takes five seconds for a stall, polled at second 1, with keys due at 10, 12, 20

@@ -163,18 +163,3 @@ fn who_stays_pinned_is_looked_at_at_longer_and_longer_intervals() {
         next = round(&queue, tick);
     }
 }
-
-/// With the default settings no caller can know in advance which keys' hashes collide.
-#[test]
-fn two_queues_hash_in_two_ways() {
-    let (one, other) = (ExpiryQueue::<u64>::builder(), ExpiryQueue::<u64>::builder());
-    let (one, other) = (one.build_manual().unwrap(), other.build_manual().unwrap());
-    let bits =
-        |queue: &ExpiryQueue<u64>| [1, 2, 3].map(|bits| queue.store().engine.keys.hash(bits));
-    assert_ne!(bits(&one), bits(&other), "the index has a seed of its own");
-    assert!((0..4).any(|key| one.hash(&key) != other.hash(&key)));
-    assert!((0..4_u64).any(|key| {
-        use std::hash::BuildHasher;
-        one.hasher.hash_one(key) != other.hasher.hash_one(key)
-    }));
-}
