@@ -105,9 +105,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn idle_term(&self, idle: Lifetime, bound: u64) -> Result<Term, BadTimeout> {
         let idle = self.engine.deadlines.nanos(idle, self.idle)?;
-        let deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
-        if deadline != NEVER && deadline > self.engine.deadlines.furthest() {
-            return Err(BadTimeout::Behind);
+        let mut deadline = idle.map_or(bound, |idle| self.idle_until(idle).min(bound));
+        if deadline != NEVER {
+            deadline = self.engine.deadlines.reached(deadline)?;
         }
         Ok(Term { idle: idle.map(|idle| (idle, bound)), ..Term::until(deadline) })
     }

@@ -138,10 +138,7 @@ impl<T: 'static> Inner<T> {
         let Some(after) = deadlines.nanos(timeout, self.timeout)? else {
             return Ok(NEVER);
         };
-        match deadlines.due(&mine.deadlines, after) {
-            deadline if deadline > deadlines.furthest() => Err(BadTimeout::Behind),
-            deadline => Ok(deadline),
-        }
+        deadlines.reached(deadlines.due(&mine.deadlines, after))
     }
 
     #[inline(always)]

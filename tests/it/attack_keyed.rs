@@ -3,10 +3,10 @@
 use crate::drops::census::{Census, Counted, OnDrop};
 use crate::rig;
 use crate::support::clocks::PanicsAt;
-use crate::support::{self, Same, Told, MS};
+use crate::support::{self, Same, Told, MS, SECOND};
 use expiry::{
-    Clock, ExpiringMap, Lifetime, ManualClock, PendingMap, RemovalCause, SessionTracker,
-    StoreError, TimeCacheMap,
+    Clock, ExpiringMap, Lifetime, ManualClock, PendingMap, PendingTable, RemovalCause,
+    SessionTracker, StoreError, TimeCacheMap,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, OnceLock, Weak};
@@ -180,6 +180,37 @@ fn a_listener_tells_old_from_new_after_a_jump_of_years() {
         assert!(map.contains_key(&10), "{jump}");
         assert_eq!(map.metrics().listener_panics, 0, "{jump}");
     }
+}
+
+/// A listener's own driver cannot catch up before it returns: what the listener puts in gets the
+/// latest deadline that there is.
+#[test]
+fn a_listener_that_inserts_after_a_jump_of_years_returns() {
+    let clock = ManualClock::new();
+    let map = Arc::new_cyclic(|map: &Weak<ExpiringMap<u64, ()>>| {
+        let map = map.clone();
+        let builder = ExpiringMap::builder().time_to_idle(ticks(1000)).interval(INTERVAL);
+        let builder = builder.clock(clock.clone()).removal_listener(move |&key, (), _| {
+            map.upgrade().unwrap().insert(key + 1, ()).unwrap();
+        });
+        builder.build_manual().unwrap()
+    });
+    let table = Arc::new_cyclic(|table: &Weak<PendingTable<u64>>| {
+        let table = table.clone();
+        let builder = PendingTable::builder().interval(INTERVAL).clock(clock.clone());
+        let builder = builder.expiry_listener(move |value| {
+            table.upgrade().unwrap().insert(value + 1, SECOND).unwrap();
+        });
+        builder.build_manual().unwrap()
+    });
+    map.insert(0, ()).unwrap();
+    table.insert(0, SECOND).unwrap();
+    clock.advance(ticks(5 << 38));
+    while map.poll(usize::MAX).more {}
+    while table.poll_into(&mut Vec::new(), usize::MAX).more {}
+    assert!(map.peek(&0).is_none() && table.metrics().expired > 0);
+    assert_eq!((map.metrics().listener_panics, table.metrics().listener_panics), (0, 0));
+    assert_eq!((map.len(), table.len()), (1, 1));
 }
 
 /// A value shuts its map down when it is dropped. It was dropped where a grace period ended, while

@@ -285,18 +285,24 @@ impl Deadlines {
             }
             Some(after) => {
                 let deadline = self.compute(mine, last, (now, lag), after);
-                let furthest = self.furthest();
-                if deadline <= furthest {
-                    return Ok(deadline);
+                let reached = self.reached(deadline);
+                if !matches!(reached, Ok(same) if same == deadline) {
+                    last.readings.set(0);
                 }
-                last.readings.set(0);
-                // The driver waits for the listener, and cannot catch up before: an entry that a
-                // listener puts in after such a jump may end early.
-                if is_inside() {
-                    return Ok(furthest);
-                }
-                Err(BadTimeout::Behind)
+                reached
             }
+        }
+    }
+
+    /// The deadline, if a lease can express it. If not, the calling thread has to drive the engine
+    /// first. A listener cannot: the driver waits for it. What it puts in after such a jump may end
+    /// early.
+    #[inline(always)]
+    pub(crate) fn reached(&self, deadline: u64) -> Result<u64, BadTimeout> {
+        match self.furthest() {
+            furthest if deadline <= furthest => Ok(deadline),
+            furthest if is_inside() => Ok(furthest),
+            _ => Err(BadTimeout::Behind),
         }
     }
 
