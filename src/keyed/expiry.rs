@@ -23,10 +23,10 @@ use std::time::Duration;
 /// |---|---|
 /// | [`created`](Self::created) | a call that puts in an entry of a key that has none, or whose entry has expired |
 /// | [`updated`](Self::updated) | a call that puts a value in another one's place; [`touch`](crate::ExpiringMap::touch), `touch_many` and [`Compute::Touch`](crate::expiring_map::Compute::Touch) by the default lifetime |
-/// | [`read`](Self::read) | `get` and what is made of it, also of a [`Guard`](crate::expiring_map::Guard); [`entry`](crate::ExpiringMap::entry), `or_insert` and loads that find a value; [`Compute::Keep`](crate::expiring_map::Compute::Keep) |
+/// | [`read`](Self::read) | `get` and what is made of it, also of a [`Guard`](crate::expiring_map::Guard); [`entry`](crate::ExpiringMap::entry), `or_insert`, loads and [`load`](crate::ExpiringMap::load) that find a value; [`Compute::Keep`](crate::expiring_map::Compute::Keep) |
 ///
-/// None is asked by the `_for` calls, by [`load`](crate::ExpiringMap::load), or by looks that are
-/// no use of an entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps
+/// None is asked by the `_for` calls, by what `load` puts in, or by looks that are no use of an
+/// entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps
 /// what is there. `_for` calls with [`Lifetime::Default`] ask.
 ///
 /// The methods run while the thread pins the map: keep them short, and let them take no lock that

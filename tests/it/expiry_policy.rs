@@ -215,6 +215,22 @@ fn every_read_asks_and_moves_the_deadline_either_way() {
     }
 }
 
+/// A guard lends what was living when it was made. Where the entry's time is up since, no read may
+/// renew it, and so the policy is not asked.
+#[test]
+fn a_guard_asks_nothing_of_what_is_over_since() {
+    let (map, clock, policy) = scripted();
+    map.insert(1, 1).unwrap();
+    let guard = map.guard();
+    clock.advance(11 * SECOND);
+    policy.asked();
+    assert_eq!(
+        (guard.peek(&1), guard.get(&1), guard.get_many([&1])),
+        (Some(&1), Some(&1), vec![Some(&1)])
+    );
+    assert_eq!((guard.peek(&1), policy.asked()), (Some(&1), vec![]));
+}
+
 #[test]
 fn its_defaults_are_the_builders() {
     struct Silent;

@@ -51,6 +51,12 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         found.lease.is(State::Live) || self.store.prolong(*found)
     }
 
+    /// Whether a read of this entry may change its deadline.
+    #[inline(always)]
+    pub(super) fn renews(&self, found: &Found<'_, K, V>) -> bool {
+        found.lease.is(State::LiveIdle) || self.store.expiry.is_some()
+    }
+
     /// [`is_used`](Self::is_used) of a read that is no look-up: asks the policy.
     pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
         self.is_used(found) && self.store.is_read(found)

@@ -3,7 +3,6 @@
 use super::ExpiringMap;
 use crate::core::engine::Pin;
 use crate::core::index::Glance;
-use crate::core::lease::State;
 use crate::keyed::living::Replaces;
 use crate::keyed::store::{Found, Wanted, LIVING};
 use crate::keyed::{InsertError, Lifetimes};
@@ -168,7 +167,7 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Guard<'a, K, V, S> {
                 match found {
                     None => store.note_lookup(&self.pin, |lookups| &lookups.misses),
                     // Its time is up since this guard has read the clock: no use renews it.
-                    Some(found) if found.lease.is(State::LiveIdle) && !store.is_living(&found) => {
+                    Some(found) if self.map.renews(&found) && !store.is_living(&found) => {
                         store.note_lookup(&self.pin, |lookups| &lookups.hits);
                     }
                     Some(found)

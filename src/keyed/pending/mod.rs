@@ -231,8 +231,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let (store, pin) = (self.store(), self.store().engine.pin());
-        let ended = store.remove(&pin, self.wanted(key))?;
+        let (store, wanted) = (self.store(), self.wanted(key));
+        let pin = store.engine.pin();
+        let ended = store.remove(&pin, wanted)?;
         drop(pin);
         store.engine.admission.wake_owed();
         Some(take(&ended))
@@ -267,7 +268,8 @@ where
     where
         K: Borrow<Q>,
     {
-        self.store().find(&self.store().engine.pin(), self.wanted(key)).is_some()
+        let wanted = self.wanted(key);
+        self.store().find(&self.store().engine.pin(), wanted).is_some()
     }
 
     /// How long until a key's value expires: zero if its time is up; [`Duration::MAX`] if never.
@@ -275,9 +277,9 @@ where
     where
         K: Borrow<Q>,
     {
-        let store = self.store();
+        let (store, wanted) = (self.store(), self.wanted(key));
         let pin = store.engine.pin();
-        let found = store.find(&pin, self.wanted(key))?;
+        let found = store.find(&pin, wanted)?;
         let deadlines = &store.engine.deadlines;
         Some(deadlines.left(found.lease, deadlines.now()))
     }
