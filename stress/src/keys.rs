@@ -3,25 +3,17 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Bytes of a string where the load does not say.
-const BYTES: usize = 20;
-
 /// A key that stands for a number.
 pub trait Key: Debug + Clone + Hash + Eq + Send + Sync + 'static {
-    /// The key of a number, of so many bytes if it can be.
-    fn of_length(number: u64, bytes: usize) -> Self;
-
     /// The key of a number.
-    fn of(number: u64) -> Self {
-        Self::of_length(number, BYTES)
-    }
+    fn of(number: u64) -> Self;
 
     /// Its number.
     fn number(&self) -> u64;
 }
 
 impl Key for u64 {
-    fn of_length(number: u64, _: usize) -> Self {
+    fn of(number: u64) -> Self {
         number
     }
 
@@ -31,8 +23,8 @@ impl Key for u64 {
 }
 
 impl Key for String {
-    fn of_length(number: u64, bytes: usize) -> Self {
-        format!("{number:0bytes$}")
+    fn of(number: u64) -> Self {
+        format!("{number:020}")
     }
 
     fn number(&self) -> u64 {

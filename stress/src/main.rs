@@ -27,7 +27,6 @@ mod report;
 mod sessions;
 mod soak;
 mod subject;
-mod ttl;
 mod usage;
 mod watch;
 mod wordcount;
@@ -75,7 +74,6 @@ fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
         Scenario::Ack(options) => ack::run(options),
         Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
-        Scenario::Ttl(options) => ttl::run(options),
         Scenario::Cache(options) => cache::run(options),
         Scenario::Growth(options) => growth::run(options),
         Scenario::MassExpiry(options) => mass_expiry::run(options),

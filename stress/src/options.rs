@@ -42,7 +42,6 @@ Examples:
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --json ack.json
   stress sessions --keys 100000000
-  stress ttl --row 9 --seconds 30
   stress cache --threads 4 --seconds 60 --seed 2
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
@@ -67,9 +66,6 @@ pub enum Scenario {
     /// Fresh keys of an expiry queue, on which threads meet: none is left behind
     #[command(after_help = SESSIONS)]
     Sessions(Sessions),
-    /// An expiring map under a cache's load; each value's story is checked
-    #[command(after_help = TTL)]
-    Ttl(Ttl),
     /// A map before a backend that fails: loads, reloads, evictions and removals, all checked
     #[command(after_help = CACHE)]
     Cache(Cache),
@@ -300,49 +296,6 @@ pub struct Histories {
     /// Operations of each thread in a round
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub operations: u32,
-    /// Seed of the choices
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
-const TTL: &str = "\
-A row says what a cache's load is made of; the rows are statistics of Twitter's caches. A get that finds nothing inserts. The other \
-operations are set, add (if vacant), cas (if unchanged since this thread's last gets), prepend and incr (a new value for the rest of \
-the old one's time), and delete. Times to live are divided by the squeeze, so that they pass within the run.
-
-Threads run it on the real clock, as fast as they can: each value must end exactly once, never early, and not be \
-found any more by a get that began after its end was told.";
-
-#[derive(Debug, Clone, Args, Serialize)]
-pub struct Ttl {
-    /// Which row, by its cluster: 9, 11, 23 or 53
-    #[arg(long, default_value_t = 23, value_name = "CLUSTER")]
-    pub row: u32,
-    /// How long to keep the load up, in seconds
-    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Threads [default: the number of cores]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
-    pub threads: Option<u32>,
-    /// This many requests a second, all threads together, by a schedule, instead of as many as can
-    /// be done; their time counts from when they were due
-    #[arg(long, value_parser = per_second, value_name = "REQUESTS")]
-    pub rate: Option<f64>,
-    /// Distinct keys [default: by the row's frequency, within 256 MiB]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub keys: Option<u32>,
-    /// Keys are integers instead of strings of the row's length
-    #[arg(long)]
-    pub integers: bool,
-    /// What times to live are divided by [default: such that their mean is an eighth of the run]
-    #[arg(long, value_parser = factor, value_name = "FACTOR")]
-    pub squeeze: Option<f64>,
-    /// The granularity of times to live [default: a sixteenth of the shortest, within 1 ms and 1 s]
-    #[arg(long, value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub interval: Option<Duration>,
-    /// How much later than promised an end may be reported, because the machine is busy
-    #[arg(long, default_value = "5s", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub allowance: Duration,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -600,11 +553,6 @@ fn per_second(text: &str) -> Result<f64, String> {
 fn seconds(text: &str) -> Result<f64, String> {
     let why = "a time is a number of seconds, above 0 and up to 1000000";
     number(text, f64::MIN_POSITIVE..=1e6, why)
-}
-
-/// What something is divided by.
-fn factor(text: &str) -> Result<f64, String> {
-    number(text, 1e-9..=1e15, "a factor is a number above 0")
 }
 
 /// Those of `all` that `--only` names, or all of them if it names none. They are a `what`, each.

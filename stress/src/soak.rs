@@ -21,7 +21,7 @@ const SHARE: f64 = 0.1;
 const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The runs of a cycle: the name for `--only`, and the arguments without a seed.
-const RUNS: [(&str, &str); 13] = [
+const RUNS: [(&str, &str); 11] = [
     ("ack", "ack --seconds 1 --order shuffled --batch 16 --timeout 500ms --allowance 2m"),
     (
         "ack",
@@ -29,8 +29,6 @@ const RUNS: [(&str, &str); 13] = [
          --duplicate-rate 0.01 --in-flight 4000 --threads 3 --timeout 500ms --allowance 2m",
     ),
     ("sessions", "sessions --seconds 1 --strings"),
-    ("ttl", "ttl --seconds 1 --allowance 2m"),
-    ("ttl", "ttl --seconds 1 --allowance 2m --row 9 --integers"),
     ("wordcount", "wordcount SRC --drop 0.001 --fail 0.002 --duplicate 0.002 --timeout 500ms"),
     ("cache", "cache --seconds 1 --allowance 2m"),
     ("growth", "growth --entries 100000"),

@@ -30,7 +30,6 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Wordcount(_) => "wordcount",
         Scenario::Ack(_) => "ack",
         Scenario::Sessions(_) => "sessions",
-        Scenario::Ttl(_) => "ttl",
         Scenario::Cache(_) => "cache",
         Scenario::Histories(_) => "histories",
         Scenario::Growth(_) => "growth",

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Each value ends once, with one cause, and the map's counters agree.
 pub const ONE_END: Check = "one_end_each";
+/// A value that an insertion or a removal returned is told as replaced, or as removed.
+const RETURNS: Check = "returns_agree";
 /// No value expires too early or too late, and no look-up finds one after its time.
 pub const ON_TIME: Check = "on_time";
 /// No call gets a value that had ended, or that another call had invalidated, before it began.
@@ -26,6 +28,8 @@ pub const ANSWERS: Check = "answers_right";
 pub const ONE_LOAD: Check = "one_load_a_key";
 /// The bound holds. An insertion evicts no more than it weighs, and not the entry it replaces.
 pub const BOUND: Check = "bound_kept";
+/// No call and no report of an end gets a value whose memory the map has given back.
+const INTACT: Check = "values_intact";
 
 /// The granularity of deadlines.
 pub const INTERVAL: Duration = Duration::from_millis(1);
@@ -38,7 +42,7 @@ const LEDGER: ledger::Names = ledger::Names {
     late: ON_TIME,
     again: ONE_END,
     ends: ONE_END,
-    returns: None,
+    returns: Some(RETURNS),
     unknown: ONE_END,
 };
 
@@ -59,6 +63,15 @@ pub struct Made {
     settled: AtomicU64,
     /// The stamp of the report of its end; `u64::MAX` before.
     ended: AtomicU64,
+    /// The number again, until the value is dropped.
+    seal: AtomicU64,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // A thread that reads it after this sees that it is not intact.
+        self.seal.store(!self.number, Relaxed);
+    }
 }
 
 /// What the map holds, and what a load that fails returns.
@@ -100,7 +113,7 @@ pub struct Books {
 
 impl Books {
     pub fn new(options: &Cache) -> Self {
-        let names = [ONE_END, ON_TIME, NONE_STALE, ANSWERS, ONE_LOAD, BOUND];
+        let names = [ONE_END, RETURNS, ON_TIME, NONE_STALE, ANSWERS, ONE_LOAD, BOUND, INTACT];
         let checks = Arc::new(Checks::new(&names));
         Books {
             ledger: Ledger::new(1, ROOM, LEDGER, checks.clone()),
@@ -122,9 +135,21 @@ impl Books {
         let number = self.numbers.fetch_add(1, Relaxed);
         let ttl = mix(number) % nanos(TTL);
         let [returned, settled, ended] = [(); 3].map(|()| AtomicU64::new(u64::MAX));
+        let seal = AtomicU64::new(number);
         let (began, made) = (self.stamp(), self.clock.now());
-        let made =
-            Made { number, key, weight, ttl, is_loaded, began, made, returned, settled, ended };
+        let made = Made {
+            number,
+            key,
+            weight,
+            ttl,
+            is_loaded,
+            began,
+            made,
+            returned,
+            settled,
+            ended,
+            seal,
+        };
         (Arc::new(made), Lifetimes::new().live(Duration::from_nanos(ttl)))
     }
 
@@ -171,6 +196,7 @@ impl Books {
 
     /// The listener hears of an end.
     pub fn told(&self, made: &Made, cause: RemovalCause) {
+        self.intact(made);
         if made.is_loaded {
             self.ledger.accepted(made.number);
         }
@@ -179,8 +205,14 @@ impl Books {
         self.ledger.told(made.number, cause, self.clock.now(), due..=due + self.late);
     }
 
+    fn intact(&self, made: &Made) {
+        let is_intact = made.seal.load(Relaxed) == made.number;
+        self.checks.expect(INTACT, is_intact, || format!("{made:?} is not intact"));
+    }
+
     /// A look-up, or a call that `loads`, got this value.
     pub fn got(&self, call: &Call, made: &Made, loads: bool) {
+        self.intact(made);
         let is_under_way = made.is_loaded && made.returned.load(Acquire) > call.stamp;
         self.checks.expect(ANSWERS, made.key == call.key, || format!("{call:?} got {made:?}"));
         // A call that waits for a load gets its value, also where that entry has ended.

@@ -4,6 +4,7 @@ use super::books::{Books, Call, Value, ANSWERS};
 use super::{Map, HEAVIEST};
 use crate::counts::counts;
 use expiry::expiring_map::Loaded;
+use expiry::RemovalCause::{Removed, Replaced};
 use expiry::{Lifetimes, LoadError};
 use model::mix::mix;
 use rand::rngs::SmallRng;
@@ -81,7 +82,10 @@ impl<'a> Caller<'a> {
             6 | 7 => self.guard(&call),
             8 | 9 => self.many(&call),
             10 | 11 => _ = self.insert(key, weight),
-            12 => drop(books.change(key, || map.remove(&key))),
+            12 => {
+                let removed = books.change(key, || map.remove(&key));
+                removed.iter().for_each(|old| books.ledger.returned(old.value().number, Removed));
+            }
             _ => map.get(&key).iter().for_each(|value| books.got(&call, value, false)),
         }
         self.own.drain(..).for_each(|made| books.returned(&made));
@@ -147,8 +151,9 @@ impl<'a> Caller<'a> {
         let entered = self.books.change(key, insert);
         self.books.returned(&value);
         entered.is_ok_and(|old| {
-            self.books.ledger.accepted(value.number);
-            old.is_some()
+            let ledger = &self.books.ledger;
+            ledger.accepted(value.number);
+            old.inspect(|old| ledger.returned(old.value().number, Replaced)).is_some()
         })
     }
 }

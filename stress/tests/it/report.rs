@@ -17,7 +17,7 @@ fn ctrl_c_ends_a_run_with_its_report() {
     for args in [
         "ack --seconds 3600 --allowance 20s --json",
         "sessions --seconds 3600 --json",
-        "ttl --row 53 --seconds 3600 --keys 1000 --allowance 20s --json",
+        "cache --seconds 3600 --allowance 1m --json",
         "histories --seconds 3600 --json",
     ] {
         let (mut run, began) = (start(&words(args)), Instant::now());
@@ -37,6 +37,6 @@ fn ctrl_c_ends_a_run_with_its_report() {
 
 #[test]
 fn a_soak_runs_in_cycles() {
-    let report = common::run("soak --cycles 2 --only ttl");
-    assert_eq!((count(&report, "runs"), count(&report, "cycles")), (4, 2));
+    let report = common::run("soak --cycles 2 --only cache");
+    assert_eq!((count(&report, "runs"), count(&report, "cycles")), (2, 2));
 }

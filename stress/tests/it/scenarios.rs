@@ -48,27 +48,6 @@ fn fresh_keys_on_which_threads_meet() {
 }
 
 #[test]
-fn every_row_of_a_cache_in_real_time() {
-    for row in [9, 11, 23, 53] {
-        let args = "--seconds 0.05 --keys 500 --allowance 20s --threads 3";
-        let report = run(&format!("ttl --row {row} {args}"));
-        assert!(count(&report, "requests") > 0, "{row}");
-        let ends = ["expired", "removed", "replaced", "closed"];
-        let ends: u64 = ends.iter().map(|end| count(&report, end)).sum();
-        assert_eq!(count(&report, "inserted"), ends, "{row}");
-    }
-}
-
-#[test]
-fn values_end_in_all_ways() {
-    with_all(&["expired", "removed", "replaced"], 0.7, |seconds| {
-        run(&format!("ttl --seconds {seconds} --keys 2000 --squeeze 2000 --allowance 20s"))
-    });
-    let report = run("ttl --integers --seconds 0.2 --keys 500 --allowance 20s");
-    assert!(count(&report, "deleted") > 0 && count(&report, "not_stored") > 0);
-}
-
-#[test]
 fn a_backend_that_fails_behind_a_map() {
     let counts = ["evicted", "expired", "removed", "replaced", "failed_for_others"];
     for seed in 3..6 {
