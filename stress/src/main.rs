@@ -24,7 +24,6 @@ mod options;
 mod pace;
 mod refusing;
 mod report;
-mod sessions;
 mod soak;
 mod subject;
 mod usage;
@@ -72,7 +71,6 @@ fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
     match scenario {
         Scenario::Wordcount(options) => wordcount::run(options),
         Scenario::Ack(options) => ack::run(options),
-        Scenario::Sessions(options) => sessions::run(options),
         Scenario::Histories(options) => histories::run(options),
         Scenario::Cache(options) => cache::run(options),
         Scenario::Growth(options) => growth::run(options),

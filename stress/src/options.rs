@@ -41,7 +41,6 @@ Examples:
   stress wordcount --drop 0.001 --fail 0.002 --duplicate 0.002 --late 0.0005 --timeout 2s
   stress ack --order shuffled --ids chosen --batch 16 --in-flight 1000000
   stress ack --rate 200000 --in-flight 10000 --json ack.json
-  stress sessions --keys 100000000
   stress cache --threads 4 --seconds 60 --seed 2
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
@@ -63,9 +62,6 @@ pub enum Scenario {
     /// The tracker alone under load from all threads
     #[command(after_help = ACK)]
     Ack(Ack),
-    /// Fresh keys of an expiry queue, on which threads meet: none is left behind
-    #[command(after_help = SESSIONS)]
-    Sessions(Sessions),
     /// A map before a backend that fails: loads, reloads, evictions and removals, all checked
     #[command(after_help = CACHE)]
     Cache(Cache),
@@ -220,32 +216,6 @@ pub struct Ack {
     /// How much later than promised a timeout may come, because the machine is busy
     #[arg(long, default_value = "500ms", value_parser = humantime::parse_duration, value_name = "TIME")]
     pub allowance: Duration,
-    /// Seed of the choices
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
-const SESSIONS: &str = "\
-Keys of an expiry queue are fresh: threads meet on one, update it up to three times each with timeouts of 0 to 4 \
-intervals (0 must be refused), and never touch it again. After each batch all time passes, and what is still there is \
-stranded. Time is simulated. `stress histories --on queue`, or `--on \
-sessions`, has threads that come back to the same keys.";
-
-#[derive(Debug, Clone, Args, Serialize)]
-pub struct Sessions {
-    /// Threads that update and remove
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=48))]
-    pub threads: u32,
-    /// No longer than this once threads have met, in seconds [default: 10; as long as it takes with
-    /// --keys]
-    #[arg(long, value_parser = seconds)]
-    pub seconds: Option<f64>,
-    /// Keys that at least two threads come to [default: 2000000]
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
-    pub keys: Option<u64>,
-    /// Keys are strings instead of integers: the form of the queue that has nodes
-    #[arg(long)]
-    pub strings: bool,
     /// Seed of the choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

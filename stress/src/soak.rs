@@ -21,14 +21,13 @@ const SHARE: f64 = 0.1;
 const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The runs of a cycle: the name for `--only`, and the arguments without a seed.
-const RUNS: [(&str, &str); 11] = [
+const RUNS: [(&str, &str); 10] = [
     ("ack", "ack --seconds 1 --order shuffled --batch 16 --timeout 500ms --allowance 2m"),
     (
         "ack",
         "ack --seconds 1 --ids chosen --early-rate 0.1 --fail-rate 0.1 --timeout-rate 0.01 \
          --duplicate-rate 0.01 --in-flight 4000 --threads 3 --timeout 500ms --allowance 2m",
     ),
-    ("sessions", "sessions --seconds 1 --strings"),
     ("wordcount", "wordcount SRC --drop 0.001 --fail 0.002 --duplicate 0.002 --timeout 500ms"),
     ("cache", "cache --seconds 1 --allowance 2m"),
     ("growth", "growth --entries 100000"),

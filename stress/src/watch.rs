@@ -29,7 +29,6 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
     let name = match **scenario {
         Scenario::Wordcount(_) => "wordcount",
         Scenario::Ack(_) => "ack",
-        Scenario::Sessions(_) => "sessions",
         Scenario::Cache(_) => "cache",
         Scenario::Histories(_) => "histories",
         Scenario::Growth(_) => "growth",

@@ -6,11 +6,12 @@
 use super::record::{set, Log, Subject, Time, LONGEST};
 use crate::keys::Key;
 use crate::options::Histories;
-use expiry::{BuildError, ExpiryQueue, Handle, StoreError, Updated};
+use expiry::{BuildError, ExpiryQueue, Handle, LifetimeError, StoreError, Updated};
 use model::due::Due;
 use model::linear::{Span, Then};
 use rand::rngs::SmallRng;
 use rand::Rng;
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
@@ -36,12 +37,17 @@ pub enum Did {
     Removed(Option<u32>),
     /// When it expires, and its handle.
     Got(Option<(u32, Handle)>),
+    /// `update` with a timeout of zero, and whether it was refused.
+    Refused(bool),
     /// A poll returned it, and said when it was due.
     Expired { expiry: u32 },
 }
 
 impl State {
     fn step(self, call: &Span, did: Did) -> Option<Self> {
+        if let Did::Refused(is_refused) = did {
+            return is_refused.then_some(self);
+        }
         let (handle, due) = match self {
             Live { handle, due } => (handle, due),
             Absent => {
@@ -110,7 +116,10 @@ impl<K: Key> Subject for Load<K> {
     }
 
     fn is_look(did: &Did) -> bool {
-        matches!(did, Did::Got(_) | Did::Touched { done: false, .. } | Did::Removed(None))
+        matches!(
+            did,
+            Did::Got(_) | Did::Touched { done: false, .. } | Did::Removed(None) | Did::Refused(_)
+        )
     }
 
     fn new(time: &Time, capacity: Option<usize>, _: &Histories) -> Result<Self, BuildError> {
@@ -140,7 +149,11 @@ impl<K: Key> Subject for Load<K> {
         let chance = luck.random_range(0..100);
         let did = log.call(key, || {
             Ok(match (chance, by) {
-                (0..=34, _) => match queue.update(name, after)? {
+                (0..=1, _) => {
+                    let zero = Err(StoreError::Lifetime(LifetimeError::Zero));
+                    Did::Refused(queue.update(name, Duration::ZERO) == zero)
+                }
+                (2..=34, _) => match queue.update(name, after)? {
                     Updated::Inserted { expiry, handle } => {
                         Did::Inserted { handle, timeout, expiry: ticks(expiry) }
                     }

@@ -4,7 +4,7 @@ use crate::common::{error, failing, stress, words};
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let cases: [(&str, &[(&str, &str)]); 10] = [
+    let cases: [(&str, &[(&str, &str)]); 9] = [
         ("nonsense", &[("", "--help")]),
         (
             "ack",
@@ -42,7 +42,6 @@ fn what_makes_no_sense_is_refused() {
                 ("--on wheel", "map"),
             ],
         ),
-        ("sessions", &[("--threads 1", "nobody meets alone"), ("--keys 0", "keys")]),
         ("faults", &[("--only dancing", "they are reaper_blocked"), ("--size 10", "size")]),
         ("hostile", &[("--only dancing", "they are weak_hasher")]),
         ("growth", &[("--entries 5", "not in 1000")]),

@@ -16,7 +16,6 @@ fn a_file_that_cannot_be_written_is_an_error() {
 fn ctrl_c_ends_a_run_with_its_report() {
     for args in [
         "ack --seconds 3600 --allowance 20s --json",
-        "sessions --seconds 3600 --json",
         "cache --seconds 3600 --allowance 1m --json",
         "histories --seconds 3600 --json",
     ] {

@@ -41,13 +41,6 @@ fn an_open_loop_goes_by_its_schedule() {
 }
 
 #[test]
-fn fresh_keys_on_which_threads_meet() {
-    let report = run("sessions --keys 1");
-    assert!(count(&report, "refused_zero") > 0 && count(&report, "removed") > 0);
-    assert!(count(&run("sessions --keys 1 --strings --threads 3"), "keys_shared") > 0);
-}
-
-#[test]
 fn a_backend_that_fails_behind_a_map() {
     let counts = ["evicted", "expired", "removed", "replaced", "failed_for_others"];
     for seed in 3..6 {
