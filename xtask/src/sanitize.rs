@@ -64,7 +64,7 @@ const TOOLS: [Tool; 4] = [
         options: "-Zbuild-std --target",
         runner: "",
         prop_cases: "10",
-        // Scenarios of `stress` judge how late things are, and here all is some twenty times slower.
+        // Scenarios of `stress` judge how late things are, and are too slow here.
         tests: &LIBRARIES,
     },
     Tool {
