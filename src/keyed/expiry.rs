@@ -26,8 +26,8 @@ use std::time::Duration;
 /// | [`read`](Self::read) | `get` and what is made of it, also of a [`Guard`](crate::expiring_map::Guard); [`entry`](crate::ExpiringMap::entry), `or_insert`, loads and [`load`](crate::ExpiringMap::load) that find a value; [`Compute::Keep`](crate::expiring_map::Compute::Keep) |
 ///
 /// None is asked by the `_for` calls, by what `load` puts in, or by looks that are no use of an
-/// entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps
-/// what is there. `_for` calls with [`Lifetime::Default`] ask.
+/// entry: `peek`, `contains_key`, `iter`. [`Lifetimes::keep`] given to a call keeps what is there.
+/// `_for` calls with [`Lifetime::Default`] ask.
 ///
 /// The methods run while the thread pins the map: keep them short, and let them take no lock that
 /// a thread holds while it calls the map. A call asks again if another thread changes the entry

@@ -46,8 +46,8 @@ pub struct Names {
     pub again: Check,
     /// At the close: an accepted entry has no end, or one that was refused has.
     pub ends: Check,
-    /// At the close: an entry that a call returned as replaced or removed has another end. `None` if
-    /// the scenario does not note returns.
+    /// At the close: an entry that a call returned as replaced or removed has another end. `None`
+    /// if the scenario does not note returns.
     pub returns: Option<Check>,
     /// An end was delivered for an entry that was never begun, or with an unknown cause.
     pub unknown: Check,

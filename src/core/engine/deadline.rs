@@ -286,7 +286,7 @@ impl Deadlines {
             Some(after) => {
                 let deadline = self.compute(mine, last, (now, lag), after);
                 let reached = self.reached(deadline);
-                if !matches!(reached, Ok(same) if same == deadline) {
+                if reached != Ok(deadline) {
                     last.readings.set(0);
                 }
                 reached

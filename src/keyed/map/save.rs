@@ -85,7 +85,8 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     /// since. Returns those that were refused, in order.
     ///
     /// An entry whose time is up by then is not inserted. Nor is one whose key has a value, which
-    /// is newer: this is a use of it. A time to idle begins anew, within the time that the entry may live.
+    /// is newer: this is a use of it. A time to idle begins anew, within the time that the entry may
+    /// live.
     ///
     /// # Errors
     ///

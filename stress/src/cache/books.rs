@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// Each value ends once, with one cause, and the map's counters agree.
 pub const ONE_END: Check = "one_end_each";
-/// A value that an insertion or a removal returned is told as replaced, or as removed.
+/// The listener gets a value that an insertion returned as replaced, one that a removal returned as
+/// removed.
 const RETURNS: Check = "returns_agree";
 /// No value expires too early or too late, and no look-up finds one after its time.
 pub const ON_TIME: Check = "on_time";
