@@ -1,7 +1,6 @@
 //! Settings of a tracker.
 
-use super::deliver::Handler;
-use super::trees::{Settings, Trees};
+use super::trees::{Handler, Settings, Trees};
 use super::{AckTracker, OnDrop, Outcome};
 use crate::error::BuildError;
 use crate::kit::channel::{Receiver, WhenFull};

@@ -96,13 +96,13 @@ snapshot! {
         reaper_rounds: u64 as REAPER_ROUNDS = trees.engine.rounds.get();
         /// Panics of the handler that were caught, and of the clock on the reaper's thread.
         handler_panics: u64 as HANDLER_PANICS
-            = trees.deliver.panics.count() + trees.engine.clock_panics.get();
+            = trees.panics.count() + trees.engine.clock_panics.get();
         /// Outcomes that went to the second queue of the channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
-        spilled: u64 as SPILLED = trees.deliver.target.astray().0;
+        spilled: u64 as SPILLED = trees.target.astray().0;
         /// Outcomes that were lost: dropped by [`WhenFull::Drop`](crate::WhenFull::Drop), or sent
         /// after the receiver was gone.
-        undelivered: u64 as UNDELIVERED = trees.deliver.target.astray().1;
+        undelivered: u64 as UNDELIVERED = trees.target.astray().1;
     }
     /// `cancelled` is `expiry_closed_total`.
     publish

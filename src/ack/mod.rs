@@ -6,13 +6,11 @@
 //! | [`batches`] | the calls on many roots |
 //! | [`shutdown`] | shutdowns, blocking and async |
 //! | [`edge`] | random ids of edges |
-//! | [`deliver`] | where outcomes go |
 //! | [`trees`] | the protocol behind the calls |
 
 mod batches;
 mod builder;
 mod calls;
-mod deliver;
 mod edge;
 mod error;
 mod metrics;

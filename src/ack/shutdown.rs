@@ -55,7 +55,7 @@ impl<T: Send + 'static> AckTracker<T> {
     /// task that waits for room.
     pub fn shutdown(&self, mode: ShutdownMode) -> Vec<Outcome<T>> {
         let trees = &*self.trees;
-        trees.deliver.target.close();
+        trees.target.close();
         if let ShutdownMode::Drain(limit) = mode {
             drain(&trees.engine, self.owner.reaper(), trees, limit);
         }
@@ -118,7 +118,7 @@ impl<T: Send + 'static> AckTracker<T> {
     ) -> impl Future<Output = Vec<Outcome<T>>> + Send + '_ {
         let (trees, engine) = (&*self.trees, &self.trees.engine);
         engine.admission.refuse();
-        trees.deliver.target.close();
+        trees.target.close();
         if mode == ShutdownMode::Return {
             trees.returned.want();
         }
@@ -149,7 +149,7 @@ impl<T: Send + 'static> AckTracker<T> {
 
 impl<T: 'static> Shut for Trees<T> {
     fn shut(&self, reaper: Option<&Reaping>) {
-        self.deliver.target.close();
+        self.target.close();
         shut(&self.engine, reaper, self);
     }
 }

@@ -1,16 +1,19 @@
 //! Where entries go that a queue, a session tracker, or a map of pending values has ended: to a
 //! listener, a channel, a poll, or the caller of a shutdown.
 
+use super::idle::Term;
 use super::removed::EndedSlot;
-use super::store::{Keyed, Named, Pair, RemovalCause, Store};
-use super::StoreMetrics;
-use crate::core::engine::{DueBlock, Pin};
+use super::store::{Found, Hindered, Keyed, Life, Named, Offer, Pair, Place, RemovalCause, Store};
+use super::{StoreError, StoreMetrics};
+use crate::core::engine::{BadTimeout, DueBlock, Pin};
 use crate::core::occupancy::Ended;
 use crate::kit::lifecycle::{shut, Leftovers, Reaping, Shut};
 use crate::kit::polled::Polled;
 use crate::kit::target::Target;
+use crate::time::Lifetime;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An entry that the caller has ended.
 pub(super) type Gone<'a, K, V> = EndedSlot<&'a Store<K, V>, K, V>;
@@ -41,6 +44,12 @@ pub(super) trait Item<K: 'static, V: 'static>: Sized {
     fn rest(shared: &Shared<K, V, Self>, gone: Gone<'_, K, V>) -> Self::Rest;
 }
 
+/// What [`Shared::add`] came to.
+pub(super) enum Added<'a, K: 'static, V: 'static, R> {
+    New(Place, u64, Option<Gone<'a, K, V>>),
+    There(R),
+}
+
 /// What the handles share with the reaper.
 pub(super) struct Shared<K: 'static, V: 'static, E: Item<K, V>> {
     /// Items that are still there keep the store, but not the target that they may lie in.
@@ -61,14 +70,55 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
         Arc::new(Shared { store: Arc::new(store), target, kept: Leftovers::new(), extra })
     }
 
-    pub(super) fn item(&self, gone: Gone<'_, K, V>, cause: RemovalCause, deadline: u64) -> E {
-        E::of(self, gone, cause, deadline)
+    /// Puts the offered entry in, unless its key has one: then returns what `there` makes of that
+    /// entry, and asks `there` again until it makes something. Otherwise returns the new entry's
+    /// place, and its deadline; and the entry, if the call has ended it again, because the store is
+    /// shut down.
+    #[inline(always)]
+    pub(super) fn add<'s, R>(
+        &'s self,
+        offer: &mut Offer<'s, K, V>,
+        timeout: Lifetime,
+        there: impl Fn(&Found<'_, K, V>, &mut Option<Life>) -> Result<Option<R>, BadTimeout>,
+    ) -> Result<Added<'s, K, V, R>, StoreError>
+    where
+        K: Eq,
+    {
+        let (store, mut lost) = (&*self.store, None);
+        loop {
+            let (likely, pin) = (offer.likely(), store.engine.pin());
+            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
+                Ok(found) => match there(&found, &mut lost) {
+                    Ok(Some(made)) => return Ok(Added::There(made)),
+                    Ok(None) => Err(Hindered::Overtaken),
+                    Err(bad) => Err(bad.into()),
+                },
+                Err(open) => {
+                    let mine = store.engine.mine(&pin);
+                    // The clock is read for each attempt: what went before may take its time.
+                    let deadlines = &store.engine.deadlines;
+                    match deadlines.deadline(&mine.deadlines, timeout, store.timeout) {
+                        Ok((deadline, _)) => {
+                            let term = Term::until(deadline);
+                            let entered = offer.enter((&pin, mine), open, term, false);
+                            entered.map(|it| (it.new.place(), deadline, it.closed))
+                        }
+                        Err(bad) => Err(bad.into()),
+                    }
+                }
+            };
+            drop(pin);
+            match attempt {
+                Ok((place, deadline, closed)) => return Ok(Added::New(place, deadline, closed)),
+                Err(hindered) => offer.again(hindered, self)?,
+            }
+        }
     }
 
     /// The entry that has expired in this slot, which the caller has ended.
     fn expired(&self, dead: Ended<'_, Pair<K, V>>, named: Named<'_>, deadline: u64) -> E {
         let cause = RemovalCause::Expired;
-        self.item(self.store.ended_by_driver(dead, named, cause), cause, deadline)
+        E::of(self, self.store.ended_by_driver(dead, named, cause), cause, deadline)
     }
 
     /// Ends what is due, and appends it to `into` unless there is a listener or a channel.
@@ -80,6 +130,15 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
         into.extend(lapsed);
         let poll = Poll { shared: self, into: RefCell::new(into) };
         engine.poll_shared(budget, &poll, || poll.into.borrow().len() > before)
+    }
+
+    /// How long until there is something to poll: what is due, or what another call than a poll has
+    /// ended.
+    pub(super) fn wait_time(&self) -> Option<Duration> {
+        if self.target.has_lapsed() {
+            return Some(Duration::ZERO);
+        }
+        self.store.engine.wait_time()
     }
 
     pub(super) fn metrics(&self) -> StoreMetrics {
@@ -117,7 +176,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Shared<K, V, E> {
         let closed = self.store.close_with(|gone| {
             if wanted {
                 let deadline = self.store.engine.deadlines.of(gone.lease());
-                self.kept.push(self.item(gone, RemovalCause::Closed, deadline));
+                self.kept.push(E::of(self, gone, RemovalCause::Closed, deadline));
             } else {
                 unwanted.push(E::rest(self, gone));
             }
@@ -155,7 +214,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Keyed<K, V> for Poll<'_, K, V, E> {
     fn end_together(&self, pin: &Pin, due: &mut DueBlock<'_, Pair<K, V>>) {
         let mut into = self.into.borrow_mut();
         self.shared.store.end_due(pin, due, |gone, deadline| {
-            into.push(self.shared.item(gone, RemovalCause::Expired, deadline));
+            into.push(E::of(self.shared, gone, RemovalCause::Expired, deadline));
         });
     }
 

@@ -8,12 +8,11 @@
 use super::idle::Term;
 use super::removed::{EndedSlot, Removed};
 use super::store::{
-    Entered, Found, Hindered, Life, Mine, Offer, Pair, Place, RemovalCause, Spotted, Store,
-    Touched, Wanted, LIVING,
+    Found, Life, Mine, Pair, Place, RemovalCause, Spotted, Store, Touched, Wanted, LIVING,
 };
-use super::{Lifetimes, StoreError};
+use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
-use crate::core::index::{Glance, Likely};
+use crate::core::index::Glance;
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
 use crate::time::{Lifetime, NEVER};
@@ -63,26 +62,6 @@ impl Replaces {
             Replaces::Nothing => false,
             Replaces::Load(place) => place == Some(found.place()),
             Replaces::Only(place) => place == found.place(),
-        }
-    }
-}
-
-/// What an attempt to insert came to. Unless it is `Done`, the offer has key and value again.
-pub(super) enum Put<'g, 's, K: 'static, V: 'static> {
-    Done(Entered<'g, 's, K, V>),
-    /// This is what there is; it was not to be replaced.
-    Kept(Found<'g, K, V>),
-    /// This call has ended an entry whose time was up: unpin, call the listener, and try again.
-    MadeWay(Notice<'s, K, V>),
-    Hindered(Hindered),
-}
-
-impl<'g, 's, K, V> From<Result<Entered<'g, 's, K, V>, Hindered>> for Put<'g, 's, K, V> {
-    #[inline(always)]
-    fn from(attempt: Result<Entered<'g, 's, K, V>, Hindered>) -> Self {
-        match attempt {
-            Ok(entered) => Put::Done(entered),
-            Err(hindered) => Put::Hindered(hindered),
         }
     }
 }
@@ -201,55 +180,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// One attempt to insert, or to replace the entry that lives there, if it `replaces` that. This
-    /// runs the user's code: the key's `Eq`, the policy, and the clock.
-    #[inline(always)]
-    pub(super) fn put<'g, 's: 'g>(
-        &'s self,
-        pin: &'g Pin,
-        offer: &mut Offer<'s, K, V>,
-        likely: Likely<'s>,
-        (lifetime, asks): (Lifetimes, bool),
-        replaces: Replaces,
-    ) -> Put<'g, 's, K, V>
-    where
-        K: Eq,
-    {
-        let (found, mine) = (self.find_or_open(pin, offer.wanted(likely)), self.engine.mine(pin));
-        let changed = || Put::Hindered(Hindered::Refused(StoreError::Changed));
-        if let (Err(_), Replaces::Only(_)) = (&found, replaces) {
-            return changed();
-        }
-        // The one clock reading, after the look at the lease.
-        let times = match asks {
-            true => self.term_asking(mine, offer, found.as_ref().ok(), (lifetime, replaces)),
-            false => self.term(mine, lifetime),
-        };
-        let (term, now) = match times {
-            Ok(times) => times,
-            Err(bad) => return Put::Hindered(bad.into()),
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(open) => {
-                let withheld = matches!(replaces, Replaces::Load(_));
-                return offer.enter((pin, mine), open, term, withheld).into();
-            }
-        };
-        if !self.is_living_at(&found, now) {
-            // By a copy: found itself stays in registers.
-            return match self.make_way(pin, &{ found }) {
-                Some(notice) => Put::MadeWay(notice),
-                None => Put::Hindered(Hindered::Overtaken),
-            };
-        }
-        match replaces {
-            _ if replaces.takes(&found) => offer.replace((pin, mine), &found, term).into(),
-            Replaces::Only(_) => changed(),
-            _ => Put::Kept(found),
-        }
-    }
-
     /// Ends an entry that is not living. `None` if it has changed meanwhile.
     #[cold]
     #[inline(never)]
@@ -261,20 +191,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let ended = self.end(pin, found, cause)?;
         Some(Notice { ended, cause })
-    }
-
-    /// Calls the listener, unpinned, if a shutdown has ended this call's own entry, and pins again.
-    /// The entry can be read while the result lives.
-    pub(super) fn notify(&self, pin: Pin, closed: Option<EndedSlot<&Self, K, V>>) -> Pin {
-        let Some(closed) = closed else {
-            return pin;
-        };
-        drop(pin);
-        let closed = self.told(closed, RemovalCause::Closed);
-        // This call has the slot until `closed` is dropped, under the new pin.
-        let pin = self.engine.pin();
-        drop(closed);
-        pin
     }
 
     /// Ends this very value, whatever its deadline is by now; nothing if it has ended.
@@ -291,11 +207,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 return Some(Notice { ended, cause });
             }
         }
-    }
-
-    /// [`remove_this`](Self::remove_this), by the place where the value was found.
-    pub(super) fn remove_at(&self, pin: &Pin, place: Place) -> Option<Notice<'_, K, V>> {
-        self.remove_this(pin, &self.at(pin, place)?)
     }
 
     /// An entry as it is now, if it is still living. The caller has been pinned since it found the

@@ -4,7 +4,6 @@
 //! `docs/design.md` has the protocol of an entry ("Life of an entry"), where each operation takes
 //! effect, and which user code runs under a pin ("Where user code runs").
 
-mod closing;
 mod error;
 mod expiry;
 mod given;

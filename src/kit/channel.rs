@@ -7,7 +7,7 @@ use crate::kit::panics::{drop_each, is_inside, Panics};
 use crate::kit::stream::{Listeners, ReceiverStream};
 use crate::kit::trace::event;
 use crate::sync::process;
-use crossbeam_channel::{SendError, SendTimeoutError, TrySendError};
+use crossbeam_channel::{SendTimeoutError, TrySendError};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -280,16 +280,17 @@ impl<T> Sender<T> {
     /// be the one that reads the channel, or that one may wait for it.
     #[inline(never)] // keeps its callers short
     pub(crate) fn put(&self, panics: &Panics, item: T) {
-        let sent = match (self.ends.get(), self.when_full) {
-            (None, _) => Err(item),
+        let mut refused = None;
+        match (self.ends.get(), self.when_full) {
+            (None, _) => refused = Some(item),
             (Some(ends), WhenFull::Wait) if !is_inside() => self.wait(ends, item),
             (Some(ends), WhenFull::Wait | WhenFull::Spill) => self.send_or_spill(ends, item),
             (Some((bounded, _)), WhenFull::Drop) => {
-                bounded.try_send(item).map_err(TrySendError::into_inner)
+                refused = bounded.try_send(item).err().map(TrySendError::into_inner);
             }
-        };
+        }
         let drops = |item| panics.guard(|| drop(item));
-        let mut lost = sent.map_err(drops).is_err().into();
+        let mut lost = refused.map(drops).is_some().into();
         // After the item is in. SeqCst: see the drop of a receiver.
         // survives: as there.
         if self.readers.load(Ordering::SeqCst) == 0 {
@@ -300,35 +301,28 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Gives the item back that has no receiver.
-    fn wait(&self, ends: &Senders<T>, mut item: T) -> Result<(), T> {
-        loop {
-            if self.closing.load(Ordering::Relaxed) {
-                // A shutdown that cancels a million roots comes here for each. `send_timeout` with
-                // no time is slower: it yields the processor before it looks at the time.
-                return self.send_or_spill(ends, item);
-            }
+    /// Waits for room. (`back` keeps the channel connected.)
+    fn wait(&self, ends: &Senders<T>, mut item: T) {
+        while !self.closing.load(Ordering::Relaxed) {
             item = match ends.0.send_timeout(item, LOOK_UP) {
-                Ok(()) => return Ok(()),
                 Err(SendTimeoutError::Timeout(item)) => item,
-                Err(SendTimeoutError::Disconnected(item)) => return Err(item),
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
             };
         }
+        // A shutdown that cancels a million roots comes here for each. `send_timeout` with no time
+        // is slower: it yields the processor before it looks at the time.
+        self.send_or_spill(ends, item);
     }
 
-    fn send_or_spill(&self, (bounded, spill): &Senders<T>, item: T) -> Result<(), T> {
-        let item = match bounded.try_send(item) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Full(item)) => item,
-            Err(TrySendError::Disconnected(item)) => return Err(item),
+    fn send_or_spill(&self, (bounded, spill): &Senders<T>, item: T) {
+        let Err(TrySendError::Full(item)) = bounded.try_send(item) else {
+            return;
         };
         self.spilled.fetch_add(1, Ordering::Relaxed);
         let begins = spill.is_empty();
-        let sent = spill.send(item).map_err(SendError::into_inner);
-        if begins && sent.is_ok() {
+        if spill.send(item).is_ok() && begins {
             event!(WARN, "channel full: spilling", length = bounded.len());
         }
-        sent
     }
 }
 

@@ -147,20 +147,7 @@ impl Waiters {
     /// been polled, are under way, and reads the clock before it clones the waker.
     #[inline(always)]
     pub(super) fn register(&self, after: u64, waker: &Waker) -> Result<(u64, Waiter), TimerError> {
-        let mut refused = Refused::OutOfMemory;
-        let registered = self.engine.with_stripe(|mine, index| {
-            let vacant = self.engine.claim(mine, index, ANY, true, &mut refused)?;
-            // No other thread gets the slot, whatever the waker's clone does.
-            let claimed = Lease::free(vacant.generation()).with_state(State::Dead);
-            vacant.spot().slot.set_lease(claimed);
-            let mut held = Claimed(self, Some(vacant));
-            let due = self.engine.deadlines.due(&mine.deadlines, after);
-            let waker = Words::from_waker(waker.clone());
-            let vacant = held.1.take()?;
-            let waiter = self.fill(mine, vacant, self.expressed(due), waker, &mut refused)?;
-            Some((due, waiter))
-        });
-        registered.ok_or_else(|| self.refuse(refused))
+        self.register_by(|mine| self.engine.deadlines.due(&mine.deadlines, after), waker)
     }
 
     /// Registers an entry that expires at `due`; `None` if that has come.
@@ -168,22 +155,31 @@ impl Waiters {
         &self,
         due: u64,
         waker: &Waker,
-    ) -> Option<Result<Waiter, TimerError>> {
-        let now = self.engine.deadlines.coarse_now();
-        let tick = self.engine.deadlines.ticks().at(now);
-        if due <= tick {
-            return None;
-        }
+    ) -> Option<Result<(u64, Waiter), TimerError>> {
+        let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
+        (due > tick).then(|| self.register_by(|_| due, waker))
+    }
+
+    #[inline(always)]
+    fn register_by(
+        &self,
+        due: impl FnOnce(&Mine) -> u64,
+        waker: &Waker,
+    ) -> Result<(u64, Waiter), TimerError> {
         let mut refused = Refused::OutOfMemory;
-        let entered = self.engine.with_stripe(|mine, index| {
+        let registered = self.engine.with_stripe(|mine, index| {
+            let vacant = self.engine.claim(mine, index, ANY, true, &mut refused)?;
+            // No other thread gets the slot, whatever the waker's clone does.
+            let claimed = Lease::free(vacant.generation()).with_state(State::Dead);
+            vacant.spot().slot.set_lease(claimed);
+            let mut held = Claimed(self, Some(vacant));
+            let due = due(mine);
             let waker = Words::from_waker(waker.clone());
-            let Some(vacant) = self.engine.claim(mine, index, ANY, true, &mut refused) else {
-                Self::give_up(waker);
-                return None;
-            };
-            self.fill(mine, vacant, self.expressed(due), waker, &mut refused)
+            let vacant = held.1.take()?;
+            let waiter = self.fill(mine, vacant, self.expressed(due), waker, &mut refused)?;
+            Some((due, waiter))
         });
-        Some(entered.ok_or_else(|| self.refuse(refused)))
+        registered.ok_or_else(|| self.refuse(refused))
     }
 
     /// The deadline in the lease of an entry that expires at `due`. If a lease cannot express that,

@@ -81,7 +81,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
                 }
             });
         });
-        if let (true, Target::Channel(sender)) = (closed, &self.deliver.target) {
+        if let (true, Target::Channel(sender)) = (closed, &self.target) {
             if self.have_delivered() {
                 sender.finish();
             }

@@ -1,4 +1,5 @@
-//! The end of a root: the thread whose swap ends the lease frees the slot and delivers the outcome.
+//! The end of a root: the thread whose swap ends the lease frees the slot, and then delivers the
+//! outcome. So a handler may call the tracker, be slow, or panic, and affects only its own thread.
 
 use super::chosen::Key;
 use super::tree::Tree;
@@ -9,6 +10,7 @@ use crate::core::engine::{Frontend, Refused};
 use crate::core::lease::{State, EXPIRING};
 use crate::core::occupancy::{Ended, Occupant};
 use crate::error::TokenError;
+use crate::kit::target::Target;
 use crate::sync::Ordering;
 
 impl<T: 'static> Trees<T> {
@@ -132,18 +134,35 @@ impl<T: 'static> Trees<T> {
             Ok(outcome) => outcome,
             Err(token) => return token,
         };
-        self.deliver.tell(outcome);
-        #[cfg(feature = "async")]
-        if let Some(tasks) = self.deliver.awaited() {
-            if !mine.is_driving() {
-                mine.frontend.undelivered.without_last(|| tasks.wake());
-            } else {
-                // The driver keeps its announcement: a shutdown waits for the driver anyway, and in
-                // a waker it only asks.
-                tasks.wake();
-            }
-        }
+        self.deliver(mine, outcome);
         None
+    }
+
+    /// Delivers an outcome, and wakes the tasks that wait for it. Never panics.
+    #[inline(always)]
+    #[cfg_attr(not(feature = "async"), allow(unused_variables))]
+    fn deliver(&self, mine: &Mine, outcome: Outcome<T>) {
+        match &self.target {
+            Target::Listener(handler) => self.panics.guard(|| handler(outcome)),
+            Target::Channel(sender) => {
+                sender.put(&self.panics, outcome);
+                #[cfg(feature = "async")]
+                if sender.listeners.is_awaited() {
+                    let wake = || sender.listeners.wake();
+                    match mine.is_driving() {
+                        // The driver keeps its announcement: a shutdown waits for the driver
+                        // anyway, and in a waker it only asks.
+                        true => wake(),
+                        false => mine.frontend.undelivered.without_last(wake),
+                    }
+                }
+            }
+            // A token that no receiver takes is dropped here.
+            Target::Unheard | Target::Poll(_) if std::mem::needs_drop::<T>() => {
+                self.panics.guard(|| drop(outcome));
+            }
+            Target::Unheard | Target::Poll(_) => {}
+        }
     }
 
     /// [`finish_at`](Self::finish_at), but returns the outcome, or without a reason the token.

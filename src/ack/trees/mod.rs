@@ -58,7 +58,6 @@ mod word;
 pub(super) use self::tree::Tree;
 
 use self::undelivered::Undelivered;
-use super::deliver::{Deliver, Handler};
 use super::error::AckError;
 use super::outcome::Outcome;
 use crate::core::engine::{Config, Engine, Look, Stripe};
@@ -91,6 +90,9 @@ pub(crate) struct Counts {
     pub(crate) keys_in: Counter,
     pub(crate) keys_out: Counter,
 }
+
+/// Called for each outcome. It may use the tracker, be slow, or panic.
+pub(in crate::ack) type Handler<T> = dyn Fn(Outcome<T>) + Send + Sync;
 
 /// A thread's part of the tracker's state.
 pub(crate) struct Share {
@@ -128,7 +130,10 @@ pub(crate) struct Trees<T: 'static> {
     settings: Settings,
     /// Number of early entries held now.
     early: AtomicU64,
-    pub(crate) deliver: Deliver<T>,
+    /// Where outcomes go.
+    pub(crate) target: Target<Outcome<T>, Handler<T>>,
+    /// Caught panics of handlers, and of tokens that were dropped.
+    pub(crate) panics: Panics,
     /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if
     /// tokens may move between them, as its mutex says.)
     pub(crate) returned: Leftovers<Outcome<T>>,
@@ -149,7 +154,8 @@ impl<T: 'static> Trees<T> {
             engine: Engine::new(config, share)?,
             settings,
             early: AtomicU64::new(0),
-            deliver: Deliver { target, panics: Panics::default() },
+            target,
+            panics: Panics::default(),
             returned: Leftovers::new(),
         })
     }

@@ -355,8 +355,8 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     Some(lent) => Computed::Kept(unsafe { Ref::new(store, lent, pin) }),
                 },
                 Ok(Done::Put(Entered { new, old, closed })) => {
-                    let new = (new.lend(), new.place());
-                    settle(Settled::new(store, pin, new, (old, closed)))
+                    let (lent, place) = (new.lend(), new.place());
+                    settle(Settled { store, pin, lent, place, old, closed, refused: None })
                 }
                 Ok(Done::Removed(notice)) => {
                     drop(pin);

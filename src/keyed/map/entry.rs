@@ -176,7 +176,10 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> OccupiedEntry<'a, K, V, S> {
     /// Ends this very entry. `None` if it has ended, or been replaced, before.
     pub fn remove(self) -> Option<Removed<'a, K, V>> {
         let OccupiedEntry { map, key, place, entry } = self;
-        let notice = map.store.remove_at(&map.changing(&key, entry), place);
+        let pin = map.changing(&key, entry);
+        let found = map.store.at(&pin, place);
+        let notice = found.and_then(|found| map.store.remove_this(&pin, &found));
+        drop(pin);
         let ended = notice.map(Notice::told);
         // After the listener, and before the handle is on its way out: its `Drop` may panic.
         drop(key);

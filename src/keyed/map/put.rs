@@ -2,19 +2,13 @@
 
 use super::{Compute, Computed, Current, Entry, ExpiringMap, OccupiedEntry, Ref, VacantEntry};
 use crate::core::engine::Pin;
-use crate::keyed::living::{Put, Replaces};
+use crate::keyed::living::Replaces;
 use crate::keyed::removed::{EndedSlot, Removed};
-use crate::keyed::store::{Entered, Lent, Offer, Place, RemovalCause, Store};
-#[cfg(doc)]
-use crate::keyed::StoreError;
-use crate::keyed::{InsertError, Lifetimes};
+use crate::keyed::store::{Entered, Hindered, Lent, Offer, Place, RemovalCause, Store};
+use crate::keyed::{InsertError, Lifetimes, StoreError};
 use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
-
-/// The value that an insertion has replaced, and its own entry, if it has ended that again.
-type Ends<'a, K, V> =
-    (Option<EndedSlot<&'a Store<K, V>, K, V>>, Option<EndedSlot<&'a Store<K, V>, K, V>>);
 
 /// What an insertion came to. It owes the listener the calls for the entries that it has ended.
 pub(super) struct Settled<'a, K: 'static, V: 'static> {
@@ -33,24 +27,21 @@ pub(super) struct Settled<'a, K: 'static, V: 'static> {
 }
 
 impl<'a, K: 'static, V: 'static> Settled<'a, K, V> {
-    #[inline(always)]
-    pub(super) fn new(
-        store: &'a Store<K, V>,
-        pin: Pin,
-        (lent, place): (Lent<K, V>, Place),
-        (old, closed): Ends<'a, K, V>,
-    ) -> Self {
-        Settled { store, pin, lent, place, old, closed, refused: None }
-    }
-
     /// Calls the listener, unpinned. Returns the entry, of a call that replaces none.
     #[inline]
     pub(super) fn into_ref(self) -> Ref<'a, K, V> {
         // Before the reference is on its way out: a `Drop` that panics would leave it pinned.
         drop(self.refused);
-        let pin = self.store.notify(self.pin, self.closed);
+        let (store, mut pin) = (self.store, self.pin);
+        if let Some(closed) = self.closed {
+            drop(pin);
+            let closed = store.told(closed, RemovalCause::Closed);
+            // This call has the slot until `closed` is dropped, under the new pin.
+            pin = store.engine.pin();
+            drop(closed);
+        }
         // SAFETY: found, or put in, under the pin; or this call owned it until after the pin.
-        unsafe { Ref::new(self.store, self.lent, pin) }
+        unsafe { Ref::new(store, self.lent, pin) }
     }
 
     /// Calls the listener, unpinned. Returns what was replaced.
@@ -174,40 +165,78 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         self.put_by(offer, (lifetime, self.store.expiry.is_some()), replaces)
     }
 
-    /// The loop of an insertion, which may ask a policy for the lifetime.
+    /// The loop of an insertion, which may ask a policy for the lifetime. While it is pinned it runs
+    /// the user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
     pub(super) fn put_by<'s>(
         &'s self,
         mut offer: Offer<'s, K, V>,
-        lifetime: (Lifetimes, bool),
+        (lifetime, asks): (Lifetimes, bool),
         replaces: Replaces,
     ) -> Result<Settled<'s, K, V>, InsertError<K, V>> {
-        let store = &*self.store;
+        let (store, changed) = (&*self.store, Hindered::Refused(StoreError::Changed));
         if let Err(error) = offer.weigh() {
             return Err(InsertError::of(offer.into_pair(), error));
         }
         loop {
             let (likely, pin) = (offer.likely(), store.engine.pin());
-            match store.put(&pin, &mut offer, likely, lifetime, replaces) {
-                Put::Done(Entered { new, old, closed }) => {
-                    let new = (new.lend(), new.place());
-                    return Ok(Settled::new(store, pin, new, (old, closed)));
+            let mine = store.engine.mine(&pin);
+            let found = store.find_or_open(&pin, offer.wanted(likely));
+            // The one clock reading, after the look at the lease.
+            let times = match (asks, &found) {
+                (_, Err(_)) if matches!(replaces, Replaces::Only(_)) => Err(changed),
+                (true, found) => {
+                    let found = found.as_ref().ok();
+                    let times = store.term_asking(mine, &offer, found, (lifetime, replaces));
+                    times.map_err(Hindered::from)
                 }
-                Put::Kept(found) if !offer.has_room() && self.is_read(&found) => {
-                    let there = (found.lend(), found.place());
-                    let refused = Some(offer.into_pair());
-                    let settled = Settled::new(store, pin, there, (None, None));
-                    return Ok(Settled { refused, ..settled });
+                (false, _) => store.term(mine, lifetime).map_err(Hindered::from),
+            };
+            let attempt = match (times, found) {
+                (Err(hindered), _) => Err(hindered),
+                (Ok((term, _)), Err(open)) => {
+                    let withheld = matches!(replaces, Replaces::Load(_));
+                    offer.enter((&pin, mine), open, term, withheld)
                 }
-                Put::Kept(_) => {
+                (Ok((_, now)), Ok(found)) if !store.is_living_at(&found, now) => {
+                    // By a copy: found itself stays in registers.
+                    let notice = store.make_way(&pin, &{ found });
+                    drop(pin);
+                    if let Some(notice) = notice {
+                        notice.tell();
+                    }
+                    continue;
+                }
+                (Ok((term, _)), Ok(found)) if replaces.takes(&found) => {
+                    offer.replace((&pin, mine), &found, term)
+                }
+                (Ok(_), Ok(_)) if matches!(replaces, Replaces::Only(_)) => Err(changed),
+                (Ok(_), Ok(_)) if offer.has_room() => {
                     drop(pin);
                     offer.give_up_room();
+                    continue;
                 }
-                Put::MadeWay(notice) => {
-                    drop(pin);
-                    notice.tell();
+                (Ok(_), Ok(found)) if !self.is_read(&found) => continue,
+                (Ok(_), Ok(found)) => {
+                    let (lent, place) = (found.lend(), found.place());
+                    let refused = Some(offer.into_pair());
+                    return Ok(Settled {
+                        store,
+                        pin,
+                        lent,
+                        place,
+                        old: None,
+                        closed: None,
+                        refused,
+                    });
                 }
-                Put::Hindered(hindered) => {
+            };
+            match attempt {
+                Ok(Entered { new, old, closed }) => {
+                    let (lent, place) = (new.lend(), new.place());
+                    return Ok(Settled { store, pin, lent, place, old, closed, refused: None });
+                }
+                Err(hindered) => {
                     drop(pin);
                     if let Err(error) = offer.again(hindered, store) {
                         return Err(InsertError::of(offer.into_pair(), error));

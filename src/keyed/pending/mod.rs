@@ -209,7 +209,7 @@ where
                     let Some(closed) = closed else {
                         return Ok(old);
                     };
-                    let entry = self.shared.item(closed, RemovalCause::Closed, NEVER);
+                    let entry = PendingEntry::of(&self.shared, closed, RemovalCause::Closed, NEVER);
                     let error = StoreError::Closed;
                     return Err(PendingMapError { entry, error, replaced: old });
                 }
@@ -291,7 +291,7 @@ where
         let (store, mut all) = (self.store(), Vec::new());
         store.each(|pin, found| {
             if let Some(ended) = store.end_anyway(pin, *found, RemovalCause::Removed) {
-                all.push(self.shared.item(ended, RemovalCause::Removed, NEVER));
+                all.push(PendingEntry::of(&self.shared, ended, RemovalCause::Removed, NEVER));
             }
         });
         store.engine.admission.wake_owed();

@@ -74,9 +74,6 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     /// ```
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        if self.shared.target.has_lapsed() {
-            return Some(Duration::ZERO);
-        }
-        self.store().engine.wait_time()
+        self.shared.wait_time()
     }
 }

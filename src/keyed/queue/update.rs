@@ -1,7 +1,8 @@
 //! Writing: keys come, are renewed, and are removed.
 
 use super::{since_start, ExpiryQueue, Handle, Updated};
-use crate::keyed::store::{Hindered, Touched};
+use crate::keyed::given::Added;
+use crate::keyed::store::Touched;
 use crate::keyed::StoreError;
 use crate::time::{Lifetime, LifetimeError};
 use std::borrow::Borrow;
@@ -18,33 +19,21 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[doc(alias("insert", "schedule"))]
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
-        let hash = self.hash(&key);
-        let (mut offer, mut lost) = (store.offer(hash, key, Some(())), None);
-        loop {
-            let (likely, pin) = (offer.likely(), store.engine.pin());
-            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
-                Ok(found) => match store.renew(&found, &mut lost, timeout, false) {
-                    Ok(Some(Touched::Renewed(deadline))) => {
-                        return Ok(Updated::Renewed { expiry: since_start(store, deadline) })
-                    }
-                    Ok(Some(_)) => return Ok(Updated::Unchanged),
-                    Ok(None) => Err(Hindered::Overtaken),
-                    Err(bad) => Err(bad.into()),
-                },
-                // The clock is read for each attempt: what went before may have taken its time.
-                Err(open) => offer
-                    .enter_for(&pin, open, timeout)
-                    .map(|(entered, deadline)| (entered.new.place(), entered.closed, deadline)),
-            };
-            drop(pin);
-            match attempt {
-                Ok((_, Some(_), _)) => return Err(StoreError::Closed),
-                Ok((place, None, deadline)) => {
-                    let expiry = since_start(store, deadline);
-                    return Ok(Updated::Inserted { expiry, handle: Handle(place) });
-                }
-                Err(hindered) => offer.again(hindered, &*self.shared)?,
+        let mut offer = store.offer(self.hash(&key), key, Some(()));
+        let added = self.shared.add(&mut offer, timeout, |found, lost| {
+            let renewed = store.renew(found, lost, timeout, false)?;
+            Ok(renewed.map(|renewed| match renewed {
+                Touched::Renewed(tick) => Updated::Renewed { expiry: since_start(store, tick) },
+                _ => Updated::Unchanged,
+            }))
+        });
+        match added? {
+            Added::New(.., Some(_)) => Err(StoreError::Closed),
+            Added::New(place, deadline, None) => {
+                let expiry = since_start(store, deadline);
+                Ok(Updated::Inserted { expiry, handle: Handle(place) })
             }
+            Added::There(updated) => Ok(updated),
         }
     }
 

@@ -3,12 +3,13 @@
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
 use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
-use crate::keyed::store::{Hindered, Life};
+use crate::keyed::given::Added;
+use crate::keyed::store::Life;
 use crate::keyed::StoreError;
 use std::time::Duration;
 
 /// A session that was put in, or what was made of the one that was there, and the new seat.
-type Added<T, R> = Result<Session, (R, Seat<T>)>;
+type Begun<T, R> = Result<Session, (R, Seat<T>)>;
 
 /// What a session begins with, beside its timeout: an owner (0: none), and perhaps a token. It is
 /// global unless it is said to be local. An owner alone is a global session of that owner.
@@ -110,45 +111,24 @@ impl<T: Send + 'static> SessionTracker<T> {
     }
 
     /// Puts a session in, unless the id has one: then returns the seat, and what `there` makes of
-    /// that session. Asks `there` again until it makes something.
+    /// that session.
     fn add<R>(
         &self,
         id: SessionId,
         seat: Seat<T>,
         there: impl Fn(&Found<'_, T>, &mut Option<Life>) -> Result<Option<R>, BadTimeout>,
-    ) -> Result<Added<T, R>, TokenError<T, StoreError>> {
-        let store = &*self.store;
-        let (timeout, hash) = (seat.timeout(), self.hash(id));
-        let (mut offer, mut lost) = (store.offer(hash, id, Some(seat)), None);
-        loop {
-            let (likely, pin) = (offer.likely(), store.engine.pin());
-            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
-                Ok(found) => match there(&found, &mut lost) {
-                    Ok(Some(made)) => {
-                        drop(pin);
-                        return Ok(Err((made, offer.into_pair().1)));
-                    }
-                    Ok(None) => Err(Hindered::Overtaken),
-                    Err(bad) => Err(bad.into()),
-                },
-                // The clock is read for each attempt: what went before may have taken its time.
-                Err(open) => offer.enter_for(&pin, open, self.granted(timeout)),
-            };
-            let attempt = attempt.map(|(entered, _)| (entered.new.place(), entered.closed));
-            drop(pin);
-            match attempt {
-                Ok((_, Some(closed))) => {
-                    // SAFETY: this call has ended the session, and takes its token here only.
-                    let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
-                    return Err(TokenError { error: StoreError::Closed, token });
-                }
-                Ok((place, None)) => return Ok(Ok(Session { id, place, timeout })),
-                Err(hindered) => {
-                    if let Err(error) = offer.again(hindered, &*self.shared) {
-                        return Err(TokenError { error, token: offer.into_pair().1.into_token() });
-                    }
-                }
+    ) -> Result<Begun<T, R>, TokenError<T, StoreError>> {
+        let timeout = seat.timeout();
+        let mut offer = self.store.offer(self.hash(id), id, Some(seat));
+        match self.shared.add(&mut offer, self.granted(timeout), there) {
+            Ok(Added::New(place, _, None)) => Ok(Ok(Session { id, place, timeout })),
+            Ok(Added::New(.., Some(closed))) => {
+                // SAFETY: this call has ended the session, and takes its token here only.
+                let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
+                Err(TokenError { error: StoreError::Closed, token })
             }
+            Ok(Added::There(made)) => Ok(Err((made, offer.into_pair().1))),
+            Err(error) => Err(TokenError { error, token: offer.into_pair().1.into_token() }),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! How sessions end.
 
 use super::{SessionError, SessionId, SessionInfo, SessionTracker};
-use crate::keyed::store::{RemovalCause, Touched, Wanted};
+use crate::core::lease::State;
+use crate::keyed::given::Item;
+use crate::keyed::store::RemovalCause;
 use crate::kit::polled::Polled;
 use crate::kit::target::shutdowns;
 use crate::time::NEVER;
@@ -26,11 +28,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// [`ExpiryQueue::wait_time`](crate::ExpiryQueue::wait_time).
     #[must_use]
     pub fn wait_time(&self) -> Option<Duration> {
-        // Sessions that a touch or a creation has ended.
-        if self.shared.target.has_lapsed() {
-            return Some(Duration::ZERO);
-        }
-        self.store.engine.wait_time()
+        self.shared.wait_time()
     }
 
     /// Begins to close a session: from now on no touch succeeds, and it does not expire. One of
@@ -55,23 +53,28 @@ impl<T: Send + 'static> SessionTracker<T> {
     ///
     /// [`SessionError::Unknown`]; [`SessionError::Closing`]: another caller has begun.
     pub fn set_closing(&self, id: SessionId) -> Result<(), SessionError> {
-        let pin = self.store.engine.pin();
-        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
-        self.store.set_closing(&pin, wanted).map_err(|found| match found {
-            Touched::Gone => SessionError::Unknown,
-            _ => SessionError::Closing,
-        })
+        let (pin, wanted) = (self.store.engine.pin(), self.wanted(&id));
+        loop {
+            let found = self.store.find(&pin, wanted).ok_or(SessionError::Unknown)?;
+            if found.lease.is(State::Closing) {
+                return Err(SessionError::Closing);
+            }
+            // The swap that a touch or an expiry would need.
+            let closing = found.lease.with_state(State::Closing);
+            if found.slot.swap_lease(found.lease, closing).is_ok() {
+                return Ok(());
+            }
+        }
     }
 
     /// Ends a session, whether it lives or is being closed. Returns it, with its token, to one of
     /// several callers that remove it; `None` if there is none.
     pub fn remove(&self, id: SessionId) -> Option<SessionInfo<T>> {
-        let pin = self.store.engine.pin();
-        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
+        let (pin, wanted) = (self.store.engine.pin(), self.wanted(&id));
         let ended = self.store.remove(&pin, wanted)?;
         drop(pin);
         self.store.engine.admission.wake_owed();
-        Some(self.shared.item(ended, RemovalCause::Removed, NEVER))
+        Some(SessionInfo::of(&self.shared, ended, RemovalCause::Removed, NEVER))
     }
 
     shutdowns! {

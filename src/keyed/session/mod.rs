@@ -283,13 +283,16 @@ impl<T: Send + 'static> SessionTracker<T> {
         self.store.engine.keys.hash(id.0)
     }
 
+    fn wanted<'m, 'q>(&'m self, id: &'q SessionId) -> Wanted<'m, 'q, SessionId> {
+        Wanted::new(&self.store.engine.keys, self.hash(*id), id)
+    }
+
     fn with<R>(
         &self,
         id: SessionId,
         f: impl FnOnce(&Found<'_, T>) -> R,
     ) -> Result<R, SessionError> {
-        let pin = self.store.engine.pin();
-        let wanted = Wanted::new(&self.store.engine.keys, self.hash(id), &id);
+        let (pin, wanted) = (self.store.engine.pin(), self.wanted(&id));
         self.store.find(&pin, wanted).map(|found| f(&found)).ok_or(SessionError::Unknown)
     }
 }

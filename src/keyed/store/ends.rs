@@ -67,21 +67,9 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found: &Found<'_, K, V>,
         cause: RemovalCause,
     ) -> Option<EndedSlot<&Self, K, V>> {
-        self.end_for(pin, found, cause, None)
-    }
-
-    /// [`end`](Self::end), which gives the entry's permits to `room`, if there is one.
-    #[inline(always)]
-    pub(super) fn end_for(
-        &self,
-        pin: &Pin,
-        found: &Found<'_, K, V>,
-        cause: RemovalCause,
-        room: Option<&mut Room<'_>>,
-    ) -> Option<EndedSlot<&Self, K, V>> {
         let dead = found.seen.end().ok()?;
         let mine = self.engine.mine(pin);
-        Some(self.finish(pin, mine, room, dead, (found.hash, found.word), cause))
+        Some(self.finish(pin, mine, None, dead, (found.hash, found.word), cause))
     }
 
     /// Ends an entry that was found, whatever has become of its lease. `None` if it has ended.

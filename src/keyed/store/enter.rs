@@ -13,7 +13,7 @@ use crate::keyed::idle::Term;
 use crate::keyed::removed::EndedSlot;
 use crate::keyed::StoreError;
 use crate::sync::{step, Ordering};
-use crate::time::{Lifetime, LifetimeError};
+use crate::time::LifetimeError;
 use std::borrow::Borrow;
 
 /// How many steps of work a caller that finds the store full does to make room.
@@ -313,24 +313,6 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
         let new = Found::under(pin, new, hash, None);
         let closed = store.enforce(pin, &new, spot, term.deadline);
         Ok(Entered { new, old: None, closed })
-    }
-
-    /// [`enter`](Self::enter) with a lifetime from now. Returns the deadline, too.
-    #[inline(always)]
-    pub(in crate::keyed) fn enter_for<'g>(
-        &mut self,
-        pin: &'g Pin,
-        open: Option<Open<'_>>,
-        timeout: Lifetime,
-    ) -> Result<(Entered<'g, 's, K, V>, u64), Hindered>
-    where
-        K: Eq,
-        's: 'g,
-    {
-        let (store, mine) = (self.store, self.store.engine.mine(pin));
-        let deadlines = &store.engine.deadlines;
-        let (deadline, _) = deadlines.deadline(&mine.deadlines, timeout, store.timeout)?;
-        Ok((self.enter((pin, mine), open, Term::until(deadline), false)?, deadline))
     }
 
     /// Gives an entry that was found live the offered value. Runs none of the user's code.

@@ -517,11 +517,11 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Option<Notice<'_, K, V>> {
         let named = self.named(self.engine.pin(), id)?;
         let slot = self.engine.slots.slot(id)?;
-        let (hash, word) = (named.hash, named.word);
-        let found = Found::under(&named.pin, Occupant { id, slot, lease }, hash, word);
         let is_over = lease.is(State::Lapsed) || self.is_over(lease, now);
         let cause = if is_over { RemovalCause::Expired } else { RemovalCause::Size };
-        let ended = self.end_for(&named.pin, &found, cause, Some(room))?;
+        let dead = Occupant { id, slot, lease }.end().ok()?;
+        let (pin, at) = (&named.pin, (named.hash, named.word));
+        let ended = self.finish(pin, self.engine.mine(pin), Some(room), dead, at, cause);
         Some(Notice { ended, cause })
     }
 }
