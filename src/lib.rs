@@ -140,6 +140,7 @@ mod keyed;
 mod kit;
 #[cfg(expiry_loom)]
 #[doc(hidden)]
+#[path = "../tests/loom/model.rs"]
 pub mod model;
 mod pending;
 #[cfg(feature = "metrics")]

@@ -24,6 +24,7 @@ pub(crate) mod cell;
 #[cfg(test)]
 pub(crate) mod counted;
 #[cfg(expiry_loom)]
+#[path = "../../tests/loom/epoch.rs"]
 pub(crate) mod epoch;
 pub(crate) mod exclusive;
 pub(crate) mod flights;
