@@ -4,7 +4,7 @@ use crate::common::{error, failing, stress, words};
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let cases: [(&str, &[(&str, &str)]); 9] = [
+    let cases: [(&str, &[(&str, &str)]); 8] = [
         ("nonsense", &[("", "--help")]),
         (
             "ack",
@@ -45,7 +45,6 @@ fn what_makes_no_sense_is_refused() {
         ("faults", &[("--only dancing", "they are reaper_blocked"), ("--size 10", "size")]),
         ("hostile", &[("--only dancing", "they are weak_hasher")]),
         ("growth", &[("--entries 5", "not in 1000")]),
-        ("mass-expiry", &[("--intervals 10000 --interval 1m", "use fewer")]),
         ("soak", &[("--only dancing", "they are ack")]),
     ];
     for (scenario, options) in cases {

@@ -64,18 +64,6 @@ fn a_bounded_engine_lets_in_as_many_as_there_is_room_for() {
 }
 
 #[test]
-fn what_expires_at_once_stops_nobody() {
-    let common = "mass-expiry --entries 5000 --threads 3 --seconds 0.1 --allowance 1m";
-    let report = run(&format!("{common} --intervals 3"));
-    assert_eq!(count(&report, "filled"), 5000);
-    // The handler that held up the reaper saw the threads do that many.
-    assert!(count(&report, "foreground_during") >= 3000);
-    let report = run(&format!("{common} --pollers 2 --budget 50"));
-    let most = count(&report, "longest_poll_entries");
-    assert!(count(&report, "expired") > 0 && (1..=65).contains(&most), "{most}");
-}
-
-#[test]
 fn what_threads_do_to_all_faces_is_linearizable() {
     let report = run("histories --seconds 1 --operations 2000");
     assert!(count(&report, "rounds") >= 14, "{report}");
