@@ -14,14 +14,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 /// The flags of a word.
 const ACCEPTED: u64 = 1;
-const RENEWED: u64 = 1 << 1;
-const RETURNED_REPLACED: u64 = 1 << 2;
-const RETURNED_REMOVED: u64 = 1 << 3;
-const TOLD_EXPIRED: u64 = 1 << 4;
-const TOLD_REMOVED: u64 = 1 << 5;
-const TOLD_REPLACED: u64 = 1 << 6;
-const TOLD_CLOSED: u64 = 1 << 7;
-const TOLD_EVICTED: u64 = 1 << 8;
+const RETURNED_REPLACED: u64 = 1 << 1;
+const RETURNED_REMOVED: u64 = 1 << 2;
+const TOLD_EXPIRED: u64 = 1 << 3;
+const TOLD_REMOVED: u64 = 1 << 4;
+const TOLD_REPLACED: u64 = 1 << 5;
+const TOLD_CLOSED: u64 = 1 << 6;
+const TOLD_EVICTED: u64 = 1 << 7;
 const TOLD: u64 = TOLD_EXPIRED | TOLD_REMOVED | TOLD_REPLACED | TOLD_CLOSED | TOLD_EVICTED;
 
 /// Entries of a page.
@@ -64,27 +63,6 @@ pub struct Ends {
     pub closed: u64,
 }
 
-/// What the ledger knows of an entry.
-#[derive(Debug, Clone, Copy)]
-pub struct Story(u64);
-
-impl Story {
-    /// Whether it was neither renewed nor reported as ended.
-    pub fn is_open(self) -> bool {
-        self.0 & (TOLD | RENEWED) == 0
-    }
-
-    /// Whether it was renewed, and has not ended.
-    pub fn stays(self) -> bool {
-        self.0 & (TOLD | RENEWED) == RENEWED
-    }
-
-    /// Whether it was reported as expired.
-    pub fn has_expired(self) -> bool {
-        self.0 & TOLD_EXPIRED != 0
-    }
-}
-
 /// All entries of all threads.
 #[derive(Debug)]
 pub struct Ledger {
@@ -122,15 +100,14 @@ impl Ledger {
         page.get(count % PAGE)
     }
 
-    /// Sets a flag. Returns what was known before.
-    fn note(&self, number: u64, flag: u64) -> Story {
+    /// Sets a flag.
+    fn note(&self, number: u64, flag: u64) {
         let Some(word) = self.word(number) else {
             let Names { entry, unknown, .. } = self.names;
             let text = || format!("no account is kept of {entry} {number:#x}: use fewer --seconds");
-            self.checks.violated(unknown, text);
-            return Story(0);
+            return self.checks.violated(unknown, text);
         };
-        Story(word.fetch_or(flag, AcqRel))
+        word.fetch_or(flag, AcqRel);
     }
 
     /// How many entries each thread may have.
@@ -138,19 +115,9 @@ impl Ledger {
         self.room
     }
 
-    /// What is known of an entry.
-    pub fn story(&self, number: u64) -> Story {
-        Story(self.word(number).map_or(0, |word| word.load(Acquire)))
-    }
-
     /// The engine said that it is in. Its end may have been delivered already.
     pub fn accepted(&self, number: u64) {
         self.note(number, ACCEPTED);
-    }
-
-    /// It was renewed, for longer than the run lasts. Returns what was known before.
-    pub fn renewed(&self, number: u64) -> Story {
-        self.note(number, RENEWED)
     }
 
     /// It was returned to the caller that replaced or removed it.
@@ -160,14 +127,8 @@ impl Ledger {
     }
 
     /// Its end was delivered at the clock reading `now`. If it expired, that had to be `within`
-    /// these readings, the first of which is when it was due. Returns what was known before.
-    pub fn told(
-        &self,
-        number: u64,
-        cause: RemovalCause,
-        now: u64,
-        within: RangeInclusive<u64>,
-    ) -> Story {
+    /// these readings, the first of which is when it was due.
+    pub fn told(&self, number: u64, cause: RemovalCause, now: u64, within: RangeInclusive<u64>) {
         let Names { entry, again, unknown, .. } = self.names;
         let told = match cause {
             RemovalCause::Expired => TOLD_EXPIRED,
@@ -179,20 +140,17 @@ impl Ledger {
         };
         let Some(word) = self.word(number).filter(|_| told != 0) else {
             let text = || format!("{entry} {number:#x}, which was never begun, ended: {cause:?}");
-            self.checks.violated(unknown, text);
-            return Story(0);
+            return self.checks.violated(unknown, text);
         };
         if cause == RemovalCause::Expired {
             self.timely(number, now, within);
         }
         let first = |known: u64| (known & TOLD == 0).then_some(known | told);
-        let before = word.fetch_update(AcqRel, Acquire, first);
-        if let Err(known) = before {
+        if let Err(known) = word.fetch_update(AcqRel, Acquire, first) {
             self.checks.violated(again, || {
                 format!("{entry} {number} is told as {cause:?} and was before: {:?}", flags(known))
             });
         }
-        Story(before.unwrap_or_else(|known| known))
     }
 
     fn timely(&self, number: u64, now: u64, within: RangeInclusive<u64>) {
@@ -253,9 +211,8 @@ impl Ledger {
 
 /// The names of a word's flags.
 fn flags(known: u64) -> Vec<&'static str> {
-    const FLAGS: [&str; 9] = [
+    const FLAGS: [&str; 8] = [
         "accepted",
-        "renewed",
         "returned by the insert that replaced it",
         "returned by a remove",
         "told as expired",
@@ -293,7 +250,7 @@ mod tests {
         (ledger.close(), checks.failing())
     }
 
-    fn told(ledger: &Ledger, number: u64, cause: RemovalCause, now: u64) -> Story {
+    fn told(ledger: &Ledger, number: u64, cause: RemovalCause, now: u64) {
         ledger.told(number, cause, now, 100..=110)
     }
 
@@ -301,9 +258,7 @@ mod tests {
     fn stories_that_are_whole() {
         let (ends, wrong) = failing(|ledger, one| {
             ledger.accepted(one);
-            assert!(ledger.story(one).is_open());
-            assert!(told(ledger, one, Expired, 107).is_open());
-            assert!(ledger.story(one).has_expired());
+            told(ledger, one, Expired, 107);
             // The end may be delivered before the insert has returned.
             told(ledger, one + 1, Removed, 78);
             ledger.returned(one + 1, Removed);
@@ -312,9 +267,7 @@ mod tests {
             ledger.returned(one + 2, Replaced);
             told(ledger, one + 2, Replaced, 79);
             ledger.accepted(one + 3);
-            assert!(!ledger.renewed(one + 3).stays() && ledger.story(one + 3).stays());
-            assert!(told(ledger, one + 3, Closed, 80).stays());
-            assert!(!ledger.story(one + 3).stays() && !ledger.story(one + 3).is_open());
+            told(ledger, one + 3, Closed, 80);
             assert_eq!(ledger.lateness().percentiles().max, 7);
         });
         let should =
@@ -328,14 +281,14 @@ mod tests {
             "accepted" => ledger.accepted(one),
             "taken" => ledger.returned(one, Removed),
             "swapped" => ledger.returned(one, Replaced),
-            "expires" => drop(told(ledger, one, Expired, 110)),
-            "closes" => drop(told(ledger, one, Closed, 1)),
-            "is removed" => drop(told(ledger, one, Removed, 1)),
-            "is replaced" => drop(told(ledger, one, Replaced, 1)),
-            "early" => drop(told(ledger, one, Expired, 99)),
-            "late" => drop(told(ledger, one, Expired, 111)),
-            "nobody's" => drop(told(ledger, number(2, 0), Expired, 100)),
-            "beyond" => drop(told(ledger, number(0, 80_000), Expired, 100)),
+            "expires" => told(ledger, one, Expired, 110),
+            "closes" => told(ledger, one, Closed, 1),
+            "is removed" => told(ledger, one, Removed, 1),
+            "is replaced" => told(ledger, one, Replaced, 1),
+            "early" => told(ledger, one, Expired, 99),
+            "late" => told(ledger, one, Expired, 111),
+            "nobody's" => told(ledger, number(2, 0), Expired, 100),
+            "beyond" => told(ledger, number(0, 80_000), Expired, 100),
             "no room" => ledger.accepted(number(0, 80_000)),
             _ => panic!("{act}"),
         };

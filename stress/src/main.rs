@@ -14,10 +14,8 @@ mod hostile;
 mod interrupt;
 mod keys;
 mod latency;
-mod leap;
 mod ledger;
 mod live;
-mod mass_expiry;
 #[cfg(feature = "nats")]
 mod nats;
 mod options;
@@ -74,7 +72,6 @@ fn perform(scenario: &Scenario, limit: Duration) -> Result<Report, Error> {
         Scenario::Histories(options) => histories::run(options),
         Scenario::Cache(options) => cache::run(options),
         Scenario::Growth(options) => growth::run(options),
-        Scenario::MassExpiry(options) => mass_expiry::run(options),
         Scenario::Faults(options) => faults::run(options),
         Scenario::Hostile(options) => hostile::run(options),
         #[cfg(feature = "nats")]

@@ -44,7 +44,6 @@ Examples:
   stress cache --threads 4 --seconds 60 --seed 2
   stress histories --threads 4 --keys 1 --seconds 60
   stress growth --entries 10000000 --on map
-  stress mass-expiry --entries 10000000 --pollers 2 --budget 1000
   stress faults --only threads_die --only memory_refused --size 1000000
   stress hostile --only aimed_roots
   stress nats --kill --pause --poison 1    with --features nats
@@ -71,9 +70,6 @@ pub enum Scenario {
     /// From the default size to many entries, from all threads, and back
     #[command(after_help = GROWTH)]
     Growth(Growth),
-    /// Many entries expire at once, while threads go on
-    #[command(after_help = MASS_EXPIRY)]
-    MassExpiry(MassExpiry),
     /// Faults injected into every store of the engine, each with its check
     #[command(after_help = FAULTS)]
     Faults(Faults),
@@ -332,45 +328,6 @@ pub struct Growth {
     pub seed: u64,
 }
 
-const MASS_EXPIRY: &str = "\
-Threads fill an ExpiryQueue with entries that are all due an hour later, renew or remove a tenth of them, and go on inserting, \
-renewing and removing keys of their own, each operation timed. Then the clock leaps over that hour, and all of it expires, by the \
-reaper or by pollers; the threads go on, and renew and remove what is about to expire. What they did before is compared with what \
-they do during. With a reaper, the first expiry's handler does not return until each thread has done a thousand operations more. A \
-poll gives at most as many entries as its budget, and 15 to finish a block that it has begun.";
-
-#[derive(Debug, Clone, Args, Serialize)]
-pub struct MassExpiry {
-    /// How many entries expire
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1 << 30))]
-    pub entries: u32,
-    /// In how many intervals
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub intervals: u32,
-    /// Threads that go on meanwhile [default: the number of cores]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=255))]
-    pub threads: Option<u32>,
-    /// Threads that poll; 0 for the queue's own reaper and a handler
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
-    pub pollers: u32,
-    /// What a poll, or a round of the reaper, may do
-    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
-    pub budget: u32,
-    /// How long the threads' operations are timed before, in seconds
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// The granularity of time
-    #[arg(long, default_value = "1ms", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub interval: Duration,
-    /// How much later than promised an expiry may be reported, and how long the foreground may
-    /// stand still, because the machine is busy
-    #[arg(long, default_value = "10s", value_parser = humantime::parse_duration, value_name = "TIME")]
-    pub allowance: Duration,
-    /// Seed of the choices
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
 const FAULTS: &str = "\
 Faults, each injected into roots of both kinds, a map and a queue where it applies:
   reaper_blocked        a handler blocks the reaper's thread; threads, and polls beside it, go on
@@ -425,8 +382,9 @@ same is aimed at a tracker with that secret (which the docs warn of), and must h
   guessed_roots        calls on ids that differ from a live root's in generation and random bits; acks of the root
 
 What holds or not: nothing unknown is ever accepted, what is accepted ends once, refusals are the right ones, and the \
-memory of a flood is flat and given back. Hostile keys and roots may cost at most 1.5 times as much as random ones, by \
-the thread's own time: that is judged from 100000 keys on.";
+memory of a flood is flat and given back. A poll ends at most as many roots as its budget, and 15 to finish a block that \
+it has begun. Hostile keys and roots may cost at most 1.5 times as much as random ones, by the thread's own time: that \
+is judged from 100000 keys on.";
 
 #[derive(Debug, Clone, Args, Serialize)]
 pub struct Hostile {

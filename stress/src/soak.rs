@@ -21,7 +21,7 @@ const SHARE: f64 = 0.1;
 const BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The runs of a cycle: the name for `--only`, and the arguments without a seed.
-const RUNS: [(&str, &str); 10] = [
+const RUNS: [(&str, &str); 9] = [
     ("ack", "ack --seconds 1 --order shuffled --batch 16 --timeout 500ms --allowance 2m"),
     (
         "ack",
@@ -32,7 +32,6 @@ const RUNS: [(&str, &str); 10] = [
     ("cache", "cache --seconds 1 --allowance 2m"),
     ("growth", "growth --entries 100000"),
     ("growth", "growth --entries 100000 --bounded"),
-    ("mass-expiry", "mass-expiry --entries 100000 --intervals 10 --seconds 0.5 --allowance 2m"),
     ("faults", "faults --size 20000 --stall 100ms"),
     ("hostile", "hostile --size 20000"),
     ("histories", "histories --seconds 1"),

@@ -32,7 +32,6 @@ pub fn over(scenario: &Arc<Scenario>, limit: Duration) -> Result<Report, Error> 
         Scenario::Cache(_) => "cache",
         Scenario::Histories(_) => "histories",
         Scenario::Growth(_) => "growth",
-        Scenario::MassExpiry(_) => "mass-expiry",
         // The first process looks after a worker, and these after what they run.
         Scenario::Nats(ref options) if options.worker.is_some() => return perform(scenario, limit),
         Scenario::Nats(_) => "nats",

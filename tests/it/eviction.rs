@@ -436,35 +436,6 @@ fn an_insertion_evicts_no_more_entries_than_it_weighs() {
     }
 }
 
-/// Light entries beside each other, and one thread's light entries beside heavy ones.
-#[test]
-fn threads_keep_the_weight() {
-    const EACH: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
-    /// The key and weight of a thread's nth insertion.
-    type Entry = fn(u64, u64) -> (u64, u64);
-    let entries: [Entry; 2] = [
-        |thread, n| (n * 3 % 50, (n * 31 + thread * 17) % 30),
-        |thread, n| (n % 500 * 4 + thread, if thread == 0 { 1 } else { 70 }),
-    ];
-    for entry in entries {
-        let (map, _) = weighing();
-        on_threads(4, |thread| {
-            for n in 0..EACH {
-                let (key, weight) = entry(thread, n);
-                let refused = map.insert(key, weight).err();
-                assert!(refused.is_none() || weight == 70, "{refused:?}");
-                if n % 7 == 0 {
-                    drop(map.remove(&(key + 1)));
-                }
-            }
-        });
-        assert!(weight(&map) <= 100);
-        map.clear();
-        (0..100).for_each(|n| drop(map.insert(n, 1).unwrap()));
-        assert_eq!((map.len(), map.metrics().total.live), (100, 100));
-    }
-}
-
 #[test]
 fn a_weigher_that_panics_changes_nothing() {
     let map = ExpiringMap::builder()

@@ -3,7 +3,6 @@
 use super::{growth, keyed, memory, pending, timeouts};
 use crate::peers::{Chosen, DashRemoveIf, Issued, Papaya, Scc};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Peers that can be asked for by name.
@@ -41,15 +40,11 @@ pub fn serve(args: &[String]) -> bool {
     answer.is_some()
 }
 
-/// The path of this program.
-pub fn own() -> PathBuf {
-    std::env::current_exe().expect("this program has a path")
-}
-
-/// The parent's side: asks any build of this program. Panics if the child fails, whose messages are
-/// on standard error.
-pub fn ask(program: &Path, task: &str, peer: &str, entries: usize) -> Value {
-    let output = Command::new(program)
+/// The parent's side: asks this program. Panics if the child fails, whose messages are on standard
+/// error.
+pub fn ask(task: &str, peer: &str, entries: usize) -> Value {
+    let own = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(own)
         .args(["child", task, peer, &entries.to_string()])
         .stderr(Stdio::inherit())
         .output()

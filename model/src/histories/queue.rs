@@ -470,6 +470,10 @@ impl<K: Key> Run<K> {
             Op::PollInto(budget) => {
                 let mut expired = Vec::new();
                 let more = self.queue.poll_into(&mut expired, budget).more;
+                // A poll finishes a block of 16 slots that it has begun, and reports all that calls
+                // have ended before.
+                let most = budget.max(1) + 15 + self.lapsed.len();
+                prop_assert!(expired.len() <= most, "{} for {}", expired.len(), budget);
                 self.polled(&expired, more)?;
             }
             Op::Dump => self.dump()?,

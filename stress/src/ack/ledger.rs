@@ -3,10 +3,10 @@
 
 use super::law::End;
 use crate::checks::Checks;
-use crate::latency::{self, Latency};
+use crate::latency;
 use expiry::{Outcome, Reason, RootId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// States of a place, in the low bits of its `state`. The occupant's number is above them.
@@ -58,8 +58,6 @@ pub struct Ledger {
     places: Box<[Place]>,
     began: Instant,
     checks: Arc<Checks>,
-    /// Latencies of sampled outcomes.
-    pub latency: Mutex<Latency>,
 }
 
 impl Ledger {
@@ -68,7 +66,6 @@ impl Ledger {
             places: (0..places).map(|_| Place::default()).collect(),
             began: Instant::now(),
             checks,
-            latency: Mutex::default(),
         }
     }
 
@@ -149,11 +146,6 @@ impl Ledger {
         };
         place.root.store(bits(outcome.root), Ordering::Relaxed);
         place.state.store(tenant << BITS | (ENDED + end as u64), Ordering::Release);
-        if let Some(latency) = outcome.latency {
-            if let Ok(mut all) = self.latency.lock() {
-                all.record(latency);
-            }
-        }
     }
 
     #[cold]

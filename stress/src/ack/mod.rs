@@ -89,11 +89,6 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("early_merged", metrics.total.early_merged),
         ("early_expired", metrics.total.early_expired),
     ]);
-    #[allow(clippy::cast_precision_loss)] // counts below 2^53
-    report.figures.extend([
-        ("trees_per_s", during.issued as f64 / took.as_secs_f64()),
-        ("reaper_busy_ms", metrics.reaper_busy.as_secs_f64() * 1e3),
-    ]);
     let mut lateness = Latency::new();
     brought.iter().for_each(|one| lateness.add(&one.lateness));
     report.latency.extend([
@@ -101,12 +96,8 @@ pub fn run(options: &Ack) -> Result<Report, Error> {
         ("issue", times[1].percentiles()),
         ("timeout_lateness", lateness.percentiles()),
     ]);
-    if let Some(rate) = options.rate {
+    if options.rate.is_some() {
         report.latency.insert("issue_since_due", times[2].percentiles());
-        report.figures.insert("asked_trees_per_s", rate);
-    }
-    if let Ok(latency) = ledger.latency.lock() {
-        report.latency.insert("init_to_outcome", latency.percentiles());
     }
     Ok(report)
 }

@@ -77,7 +77,6 @@ struct Run<'a> {
 #[derive(Default)]
 struct Row {
     inserted: u64,
-    looks: u64,
     /// Bytes an entry. None where the engine is bounded.
     memory: Option<f64>,
 }
@@ -147,18 +146,17 @@ impl Run<'_> {
         trim();
         let before = resident();
         let busy = &AtomicUsize::new(self.threads);
-        let mut works: Vec<Work<'_, u64>> = Vec::new();
+        let mut works: Vec<Work<'_, ()>> = Vec::new();
         for (thread, done) in done.iter().enumerate() {
             works.push(Box::new(move || {
                 self.write(self.stretch(thread, entries), done);
                 busy.fetch_sub(1, AcqRel);
-                0
             }));
         }
         for number in 0..self.options.readers {
             works.push(Box::new(move || self.read(done, busy, number.into())));
         }
-        let looked = self.crowd(live, works).iter().sum();
+        self.crowd(live, works);
         let full = resident();
         let inserted = done.iter().map(|done| done.load(Acquire)).sum();
         let own = || {
@@ -175,7 +173,7 @@ impl Run<'_> {
         self.given_back(live, before, gained);
         self.fits(inserted, gained);
         #[allow(clippy::cast_precision_loss)] // for the eye
-        Row { inserted, looks: looked, memory: Some(gained as f64 / inserted.max(1) as f64) }
+        Row { inserted, memory: Some(gained as f64 / inserted.max(1) as f64) }
     }
 
     /// Inserts a thread's numbers, and announces each of them after its insert.
@@ -194,8 +192,8 @@ impl Run<'_> {
         }
     }
 
-    /// Looks for announced entries, until all are announced. Returns how often it has looked.
-    fn read(&self, done: &[CachePadded<AtomicU64>], busy: &AtomicUsize, number: u64) -> u64 {
+    /// Looks for announced entries, until all are announced.
+    fn read(&self, done: &[CachePadded<AtomicU64>], busy: &AtomicUsize, number: u64) {
         let seed = self.options.seed.wrapping_mul(64) + number;
         let (mut rng, mut looks) = (SmallRng::seed_from_u64(seed), 0);
         while busy.load(Acquire) > 0 {
@@ -216,7 +214,6 @@ impl Run<'_> {
             looks += 1;
             self.count(looks);
         }
-        looks
     }
 
     fn drain(&self, entry: u64) {
@@ -320,13 +317,10 @@ pub fn run(options: &Growth) -> Result<Report, Error> {
         rows.push((memory, row));
     }
     let took = began.elapsed();
-    let sum = |of: fn(&Row) -> u64| rows.iter().map(|(_, row)| of(row)).sum::<u64>();
+    let inserted = rows.iter().map(|(_, row)| row.inserted).sum::<u64>();
     let operations = ("operations", operations.into_inner());
     let mut report = Report::new("growth", operations, took, options.seed, &checks, options);
-    report.counts.extend([("threads", threads as u64), ("inserted", sum(|row| row.inserted))]);
-    if !options.bounded {
-        report.counts.insert("looked_up_meanwhile", sum(|row| row.looks));
-    }
+    report.counts.extend([("threads", threads as u64), ("inserted", inserted)]);
     for (memory, row) in rows {
         report.figures.extend(row.memory.map(|bytes| (memory, bytes)));
     }

@@ -102,7 +102,6 @@ struct Tally {
     polls: u64,
     widest: usize,
     load: Duration,
-    checking: Duration,
 }
 
 impl Run<'_> {
@@ -142,10 +141,8 @@ impl Run<'_> {
             let what = "entries that fit after all have ended";
             checks.equal("capacity_whole", what, fit as u64, capacity as u64);
         }
-        let began = Instant::now();
         let (histories, widest) = explain(&recorded, checks, number);
         let tally = &mut self.tally;
-        tally.checking += began.elapsed();
         tally.load += recorded.took;
         tally.rounds += 1;
         tally.histories += histories as u64;
@@ -155,7 +152,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    #[allow(clippy::cast_precision_loss)] // counts below 2^53
     fn report(self) -> Report {
         let tally = &self.tally;
         let mut report = Report::new(
@@ -173,8 +169,6 @@ impl Run<'_> {
             ("polls", tally.polls),
             ("configurations_most", tally.widest as u64),
         ]);
-        let checked = tally.operations as f64 / tally.checking.as_secs_f64().max(1e-9);
-        report.figures.insert("checked_per_s", checked);
         report
     }
 }

@@ -19,6 +19,10 @@ const FLOOD: u64 = 4;
 const FLAT: u64 = 4 << 20;
 /// Slots in a chunk, the unit in which slots' memory is held.
 const CHUNK: u64 = 4096;
+/// The budget of a poll that lets time pass, and how many ends a poll may tell beyond its budget:
+/// those of a slot block that it has begun.
+const BUDGET: u64 = 100;
+const BEGUN: u64 = 15;
 
 /// A tracker on simulated time, and how many outcomes it has delivered.
 struct Target<'a> {
@@ -60,8 +64,13 @@ impl<'a> Target<'a> {
 
     /// Lets time pass until nothing is left, memory included. Returns whether that happens.
     fn drain(&self) -> bool {
-        for _ in 0..100_000 {
-            let polled = self.tracker.poll(1 << 16);
+        for _ in 0..100_000 + self.field.size() {
+            let before = self.told.load(Relaxed);
+            let polled = self.tracker.poll(BUDGET as usize);
+            let told = self.told.load(Relaxed) - before;
+            self.field.expect(told <= BUDGET + BEGUN, || {
+                format!("a poll with a budget of {BUDGET} has ended {told} roots")
+            });
             match polled.next {
                 _ if polled.more => {}
                 Some(next) => self.clock.advance(next),

@@ -33,8 +33,6 @@ counts! {
 #[derive(Debug, Default)]
 pub struct SpoutTally {
     pub counts: Counted,
-    /// The most attempts that a line needed.
-    pub most_attempts: u64,
     /// How long the attempts took that succeeded: one for each line.
     pub latency: Latency,
     /// Time from when a timeout was due until it was seen.
@@ -45,7 +43,6 @@ impl SpoutTally {
     /// Adds another one's.
     fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
-        self.most_attempts = self.most_attempts.max(other.most_attempts);
         self.latency.add(&other.latency);
         self.lateness.add(&other.lateness);
     }
@@ -113,7 +110,6 @@ impl Reader {
         let attempt = Arc::new(Attempt::new(line, number, self.run.books.clone()));
         self.pending.insert(id, attempt.clone());
         self.tally.counts.roots += 1;
-        self.tally.most_attempts = self.tally.most_attempts.max(u64::from(number) + 1);
         Piece::line(attempt)
     }
 

@@ -151,15 +151,8 @@ pub fn report(
         ("words_counted", words),
         ("words_of_failed_attempts", seen.unsuccessful),
         ("words_duplicated", seen.duplicated),
-        ("distinct_words", seen.direct.counts.len() as u64),
         ("replays", spouts.counts.roots.saturating_sub(spouts.counts.lines)),
-        ("most_attempts", spouts.most_attempts),
         ("refused_as_late", seen.sum(|of| of.late)),
-    ]);
-    #[allow(clippy::cast_precision_loss)] // counts below 2^53
-    report.figures.extend([
-        ("lines_per_s", spouts.counts.lines as f64 / took.as_secs_f64()),
-        ("reaper_busy_ms", seen.metrics.reaper_busy.as_secs_f64() * 1e3),
     ]);
     report.latency.insert("line", spouts.latency.percentiles());
     let timed_out = spouts.counts.timed_out;

@@ -4,16 +4,13 @@ use crate::common::{error, failing, stress, words};
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let cases: [(&str, &[(&str, &str)]); 9] = [
+    let cases: [(&str, &[(&str, &str)]); 7] = [
         ("nonsense", &[("", "--help")]),
         (
             "ack",
             &[
                 ("--fail-rate 0.9 --timeout-rate 0.9", "at most 1"),
                 ("--early-rate 0.5", "--ids chosen"),
-                ("--seconds 0", "above 0"),
-                ("--edges 0", "edges"),
-                ("--in-flight 0", "in-flight"),
                 ("--timeout 0s", "is zero"),
                 ("--timeout 1ms --interval 1s", "above the timeout"),
                 ("--interval 1us", "too short"),
@@ -24,28 +21,15 @@ fn what_makes_no_sense_is_refused() {
             &[
                 ("--drop 1.5", "from 0 to 1"),
                 ("--drop 0.6 --late 0.6", "at most 1"),
-                ("--max-pending 0", "max-pending"),
                 ("--spouts 4 --max-pending 3", "at least 4"),
                 ("--timeout 0s", "is zero"),
                 ("--timeout 1ms --interval 1s", "above the timeout"),
                 ("--timeout 10000y --interval 1ms", "too long"),
-                ("--timeout soon", "timeout"),
             ],
         ),
-        (
-            "histories",
-            &[
-                ("--threads 0", "threads"),
-                ("--keys 0", "keys"),
-                ("--operations 0", "operations"),
-                ("--seconds 0", "above 0"),
-                ("--on wheel", "map"),
-            ],
-        ),
-        ("faults", &[("--only dancing", "they are reaper_blocked"), ("--size 10", "size")]),
+        ("histories", &[("--seconds 0", "above 0")]),
+        ("faults", &[("--only dancing", "they are reaper_blocked")]),
         ("hostile", &[("--only dancing", "they are weak_hasher")]),
-        ("growth", &[("--entries 5", "not in 1000")]),
-        ("mass-expiry", &[("--intervals 10000 --interval 1m", "use fewer")]),
         ("soak", &[("--only dancing", "they are ack")]),
     ];
     for (scenario, options) in cases {

@@ -1,13 +1,12 @@
 //! Nanoseconds of each operation on maps and queues, in overlapped and dependent order.
 
-use super::super::child::{ask, number, own};
+use super::super::child::{ask, number};
 use super::super::{count, name, Options};
 use crate::keyed::course::{self, Kind, Load, Op, Order};
 use crate::keyed::{Key, Store, Value};
 use crate::lab::LEAST;
 use crate::report::{Report, Spread, Table, Target};
 use serde_json::{json, Map, Value as Json};
-use std::path::PathBuf;
 
 pub fn measure<K: Key, V: Value, S: Store<K, V>>(
     kind: Kind,
@@ -62,18 +61,15 @@ fn is_alone(store: &str) -> bool {
     store.starts_with("nothing")
 }
 
-/// A store in a table, as this program or an older one has it.
+/// A store in a table.
 struct Subject {
     store: &'static str,
-    program: PathBuf,
-    is_older: bool,
     rounds: Vec<Json>,
 }
 
 impl Subject {
-    fn name(&self) -> String {
-        let older = if self.is_older { ", older build" } else { "" };
-        format!("{}{older}", name(&self.rounds))
+    fn name(&self) -> &str {
+        name(&self.rounds)
     }
 }
 
@@ -100,21 +96,11 @@ fn course(
         Kind::Queues => "queues",
     };
     let title = format!("{kinds}, {} {keys} keys, {threads} thread(s)", count(entries));
+    let asked: Vec<&str> =
+        stores(kind).iter().copied().filter(|store| options.asks_for(store)).collect();
+    let course = |store: &&str| ask("course", &format!("{store}/{keys}/{threads}"), entries);
+    let answers = options.in_turn(rounds, &asked, |store| format!("{title}: {store}"), course);
     let mut subjects = Vec::new();
-    for store in stores(kind).iter().copied().filter(|store| options.asks_for(store)) {
-        let older = options.against.iter().filter(|_| is_ours(store)).cloned();
-        for (program, is_older) in
-            [(own(), false)].into_iter().chain(older.map(|path| (path, true)))
-        {
-            subjects.push(Subject { store, program, is_older, rounds: Vec::new() });
-        }
-    }
-    let course = |subject: &Subject| {
-        let what = format!("{}/{keys}/{threads}", subject.store);
-        ask(&subject.program, "course", &what, entries)
-    };
-    let answers =
-        options.in_turn(rounds, &subjects, |one| format!("{title}: {}", one.store), course);
     let mut table = report.table(
         title,
         &format!(
@@ -123,9 +109,9 @@ fn course(
             LEAST.as_millis()
         ),
     );
-    for (subject, rounds) in subjects.iter_mut().zip(answers) {
-        subject.rounds = rounds;
-        table.note(&format!("{}: {}", subject.name(), subject.rounds[0]["does"]));
+    for (store, rounds) in asked.into_iter().zip(answers) {
+        table.note(&format!("{}: {}", name(&rounds), rounds[0]["does"]));
+        subjects.push(Subject { store, rounds });
     }
     for &op in kind.ops() {
         let cells = Cells { subjects: &subjects, op };
@@ -162,7 +148,7 @@ impl Cells<'_> {
     }
 
     fn ours(&self) -> impl Iterator<Item = &Subject> {
-        self.subjects.iter().filter(|one| is_ours(one.store) && !one.is_older)
+        self.subjects.iter().filter(|one| is_ours(one.store))
     }
 
     fn print(&self, table: &mut Table<'_>) {
@@ -170,14 +156,12 @@ impl Cells<'_> {
         for subject in self.subjects {
             let columns = Order::ALL.map(|order| {
                 let nanos = Spread::of(self.net(subject, order)?);
-                let theirs = !is_alone(subject.store) && !is_ours(subject.store);
-                let compared =
-                    |ours: &&Subject| theirs || subject.is_older && ours.store == subject.store;
+                let is_theirs = !is_alone(subject.store) && !is_ours(subject.store);
                 let times = |ours: &Subject| self.ratio(ours, subject, order);
-                let times = self.ours().filter(compared).filter_map(times).collect();
+                let times = self.ours().filter(|_| is_theirs).filter_map(times).collect();
                 Some((nanos, times))
             });
-            table.row(&subject.name(), &columns);
+            table.row(subject.name(), &columns);
         }
     }
 

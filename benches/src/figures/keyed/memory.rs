@@ -42,7 +42,7 @@ pub fn weigh<K: Key, V: Value, S: Store<K, V>>(kind: Kind, entries: usize) -> Js
 
 const STORES: [&str; 6] = ["map", "dashmap", "papaya", "moka", "queue", "zookeeper"];
 
-/// Bytes an entry at 1 M, a process for each store; 10 M as well with `--full`.
+/// Bytes an entry at 1 M, a process for each store.
 pub fn memory(options: &Options, report: &mut Report) {
     let stores: Vec<_> = STORES.into_iter().filter(|store| options.asks_for(store)).collect();
     for entries in options.loads(&[1_000_000]) {
