@@ -228,7 +228,7 @@ series! {
     Counter LATENESS = "expiry_lateness_seconds_count", Count, "all of these";
     Counter REAPER_BUSY = "expiry_reaper_busy_nanoseconds_total", Nanoseconds, "time that the reaper has spent working";
     Counter REAPER_ROUNDS = "expiry_reaper_rounds_total", Count, "how often it has woken up";
-    Counter HANDLER_PANICS = "expiry_handler_panics_total", Count, "panics of handlers, listeners, wakers, and of the clock on the reaper's thread, that were caught";
+    Counter HANDLER_PANICS = "expiry_handler_panics_total", Count, "panics of handlers, listeners, wakers, and of the clock, that were caught";
     Counter DROP_PANICS = "expiry_drop_panics_total", Count, "panics of keys' and values' drops that were caught";
     Counter SPILLED = "expiry_spilled_total", Count, "what went to the second queue of a full channel";
     Counter UNDELIVERED = "expiry_undelivered_total", Count, "what nobody got: dropped by a full channel, or the receiver was gone";

@@ -94,9 +94,9 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(trees.engine.busy.get());
         /// How often the reaper has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = trees.engine.rounds.get();
-        /// Panics of the handler that were caught, and of the clock on the reaper's thread.
+        /// Panics of the handler that were caught, and of the clock.
         handler_panics: u64 as HANDLER_PANICS
-            = trees.panics.count() + trees.engine.clock_panics.get();
+            = trees.panics.count() + trees.engine.deadlines.clock_panics();
         /// Outcomes that went to the second queue of the channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = trees.target.astray().0;
@@ -139,7 +139,7 @@ pub struct InFlight {
 impl<T: 'static> Trees<T> {
     /// Calls `f` with every root in flight: each read consistently, together no snapshot.
     fn each_in_flight<'s>(&'s self, mut f: impl FnMut(InFlight, Occupant<'s, Tree<T>>)) {
-        let now = self.engine.deadlines.clock().now();
+        let now = self.engine.deadlines.now();
         self.engine.for_each(|live| {
             let lease = live.lease;
             let issued = lease.is(State::LiveIssued);

@@ -6,7 +6,6 @@
 
 use super::engine::{Engine, Frontend, Round, Share};
 use super::slot::Payload;
-use crate::kit::panics::goes_on;
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::NEVER;
 use std::time::Duration;
@@ -71,9 +70,6 @@ impl Orders {
 #[cfg(feature = "async")]
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How long it leaves a store alone after a round in which the store's clock has panicked.
-const RECOVERY: Duration = Duration::from_millis(10);
-
 /// The longest sleep if the store's clock, unlike the sleep, counts a suspend of the machine.
 const UNSEEN_SUSPEND: Duration = Duration::from_secs(1);
 
@@ -82,6 +78,7 @@ pub(crate) enum Next {
     /// Another one at once.
     Round,
     /// Another one when this has passed. No thread wakes the reaper before.
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
     Pause(Duration),
     /// Another one when this has passed, if limited, or when another thread wakes the reaper.
     Sleep(Option<Duration>),
@@ -89,7 +86,7 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Does a round at `engine`, or closes it, as ordered. After a panic of the clock it tries again.
+/// Does a round at `engine`, or closes it, as ordered.
 pub(crate) fn drive<P: Payload, C>(
     engine: &Engine<P, C>,
     frontend: &impl Frontend<P>,
@@ -97,19 +94,11 @@ pub(crate) fn drive<P: Payload, C>(
     orders: &Orders,
 ) -> Next {
     engine.wakeup.awake();
-    let round = if orders.is_to_stop() {
-        goes_on(|| frontend.close()).map(|()| None)
-    } else {
-        goes_on(|| Some(round(engine, frontend, share)))
-    };
-    let round = match round {
-        Some(Some(round)) => round,
-        Some(None) => return Next::Stop,
-        None => {
-            engine.clock_panics.add(1);
-            return Next::Pause(RECOVERY);
-        }
-    };
+    if orders.is_to_stop() {
+        frontend.close();
+        return Next::Stop;
+    }
+    let round = round(engine, frontend, share);
     if round.more {
         return Next::Round;
     }
@@ -128,17 +117,16 @@ pub(crate) fn drive<P: Payload, C>(
         return Next::Round;
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-    let now = goes_on(|| engine.deadlines.clock().now());
-    let longest =
-        if engine.deadlines.clock().pauses_in_suspend() { Duration::MAX } else { UNSEEN_SUSPEND };
-    let until = |now| engine.deadlines.ticks().until(now, next).min(longest);
-    Next::Sleep((next != NEVER).then(|| now.map_or(RECOVERY, until)))
+    let now = engine.deadlines.now();
+    let longest = if engine.deadlines.pauses_in_suspend() { Duration::MAX } else { UNSEEN_SUSPEND };
+    let until = || engine.deadlines.ticks().until(now, next).min(longest);
+    Next::Sleep((next != NEVER).then(until))
 }
 
 fn round<P: Payload, C>(engine: &Engine<P, C>, frontend: &impl Frontend<P>, share: Share) -> Round {
-    let began = engine.deadlines.clock().now();
+    let began = engine.deadlines.now();
     let round = engine.poll(began, share, frontend);
-    let now = engine.deadlines.clock().now();
+    let now = engine.deadlines.now();
     engine.busy.add(now.saturating_sub(began));
     engine.rounds.add(1);
     round

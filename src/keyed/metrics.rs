@@ -85,9 +85,9 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(store.engine.busy.get());
         /// How often it has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = store.engine.rounds.get();
-        /// Caught panics of the listener or handler, and of the clock on the reaper's thread.
+        /// Caught panics of the listener or handler, and of the clock.
         listener_panics: u64 as HANDLER_PANICS
-            = store.panics.count() + store.engine.clock_panics.get();
+            = store.panics.count() + store.engine.deadlines.clock_panics();
         /// Keys of a queue, or removals of a map, that went to the second queue of a full channel;
         /// see [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = store.removals.target.astray().0;

@@ -106,7 +106,7 @@ pub(crate) fn drain_soon<'a, P: Payload, C>(
     let (reaper, began) = (Reaping::here(reaper), Instant::now());
     engine.admission.until_parted(move || {
         if reaper.is_none() {
-            engine.poll_beside(engine.deadlines.clock().now(), 4096, frontend);
+            engine.poll_beside(engine.deadlines.now(), 4096, frontend);
         }
         // Read before the look: a reaper that has ended wakes no task again.
         let is_over = began.elapsed() >= limit || reaper.is_some_and(|it| it.orders.has_ended());

@@ -86,7 +86,7 @@ impl Panics {
     }
 }
 
-/// Runs `f`, a store's own work in which the user's clock may panic. Returns `None` if it has.
+/// Runs `f`, which may run the user's code. Returns `None` if that has panicked.
 #[inline(always)]
 pub(crate) fn goes_on<R>(f: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(f)).map_err(tell).ok()

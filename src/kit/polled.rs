@@ -48,3 +48,10 @@ impl Polled {
         Polled { more: round.more, next: round.next.map(|tick| ticks.until(now, tick)) }
     }
 }
+
+/// What calls of `poll` take, until one leaves nothing.
+pub(crate) fn poll_all<E>(mut poll: impl FnMut(&mut Vec<E>) -> Polled) -> Vec<E> {
+    let mut items = Vec::new();
+    while poll(&mut items).more {}
+    items
+}

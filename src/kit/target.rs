@@ -3,7 +3,6 @@
 use crate::error::BuildError;
 use crate::kit::channel::{channel, Receiver, Sender, WhenFull};
 use crate::kit::lifecycle::Leftovers;
-use crate::kit::polled::Polled;
 use crate::sync::stack::Stack;
 use std::sync::Arc;
 
@@ -42,14 +41,6 @@ impl<E, F: ?Sized> Target<E, F> {
         }
         let (sender, receiver) = channel(length, when_full)?;
         Ok((Target::Channel(sender), receiver))
-    }
-
-    /// What calls of `poll` take, until one leaves nothing. If one panics, as the clock may make
-    /// it, the next poll gets that.
-    pub(crate) fn poll_all(&self, mut poll: impl FnMut(&mut Vec<E>) -> Polled) -> Vec<E> {
-        let mut taken = Taken { target: self, items: Vec::new() };
-        while poll(&mut taken.items).more {}
-        std::mem::take(&mut taken.items)
     }
 
     /// Takes what waits for a poll. `None` where polls get nothing.
@@ -91,20 +82,6 @@ impl<E, F: ?Sized> Target<E, F> {
         match self {
             Target::Channel(sender) => sender.astray(),
             _ => (0, 0),
-        }
-    }
-}
-
-/// What a poll has taken and has yet to return.
-struct Taken<'a, E, F: ?Sized> {
-    target: &'a Target<E, F>,
-    items: Vec<E>,
-}
-
-impl<E, F: ?Sized> Drop for Taken<'_, E, F> {
-    fn drop(&mut self) {
-        if let Target::Poll(lapsed) = self.target {
-            self.items.drain(..).for_each(|item| lapsed.push(item));
         }
     }
 }

@@ -186,7 +186,7 @@ impl<T: 'static> Inner<T> {
         if !matches!(error, StoreError::Full | StoreError::OutOfMemory) {
             return false;
         }
-        let now = self.engine.deadlines.clock().now();
+        let now = self.engine.deadlines.now();
         *attempts += 1;
         let tries = error == StoreError::Full && *attempts < ATTEMPTS && self.engine.is_due(now);
         if tries {

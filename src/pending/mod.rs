@@ -12,7 +12,7 @@ use crate::error::gives_back;
 use crate::keyed::StoreError;
 use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
-use crate::kit::polled::Polled;
+use crate::kit::polled::{poll_all, Polled};
 use crate::kit::snapshot::snapshot;
 use crate::kit::target::shutdowns;
 use crate::time::Lifetime;
@@ -139,10 +139,10 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(inner.engine.busy.get());
         /// How often the reaper has woken up.
         reaper_rounds: u64 as REAPER_ROUNDS = inner.engine.rounds.get();
-        /// Panics of the listener, of values that the table dropped, and of the clock on the
-        /// reaper's thread, that were caught.
+        /// Panics of the listener, of values that the table dropped, and of the clock, that were
+        /// caught.
         listener_panics: u64 as HANDLER_PANICS
-            = inner.panics.count() + inner.engine.clock_panics.get();
+            = inner.panics.count() + inner.engine.deadlines.clock_panics();
         /// Values that went to the second queue of a full channel; see
         /// [`WhenFull::Spill`](crate::WhenFull::Spill).
         spilled: u64 as SPILLED = inner.target.astray().0;
@@ -268,7 +268,7 @@ impl<T: Send + 'static> PendingTable<T> {
     /// value is returned to one of them.
     #[must_use = "the values have left the table"]
     pub fn poll(&self) -> Vec<T> {
-        self.inner.target.poll_all(|into| self.poll_into(into, usize::MAX))
+        poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

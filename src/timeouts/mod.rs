@@ -164,9 +164,9 @@ snapshot! {
         reaper_busy: Duration as REAPER_BUSY = Duration::from_nanos(waiters.engine.busy.get());
         /// Rounds of the reaper.
         reaper_rounds: u64 as REAPER_ROUNDS = waiters.engine.rounds.get();
-        /// Panics of wakers that were caught, and of the clock on the reaper's thread.
+        /// Panics of wakers that were caught, and of the clock.
         waker_panics: u64 as HANDLER_PANICS
-            = waiters.panics.count() + waiters.engine.clock_panics.get();
+            = waiters.panics.count() + waiters.engine.deadlines.clock_panics();
     }
     /// `waiting` is `expiry_live`, `registered` and `fired` are `expiry_inserted_total` and
     /// `expiry_expired_total`, `cancelled` is `expiry_removed_total`.

@@ -108,7 +108,7 @@ unsafe fn take(slot: Slot<'_, Held>) -> Waker {
     unsafe { Words(word, owner).into_waker() }
 }
 
-/// A claimed slot, given back if the clock or the waker's clone panics.
+/// A claimed slot, given back if the waker's clone panics.
 struct Claimed<'a>(&'a Waiters, Option<Vacant<'a, Held>>);
 
 impl Drop for Claimed<'_> {

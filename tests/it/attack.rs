@@ -1,9 +1,7 @@
 //! What an attack on the core found, each as the shortest sequence that reached it.
 
-use crate::support::clocks::PanicsAt;
 use crate::support::{each_once, MS, SECOND};
-use expiry::{edge, Ack, AckTracker, ManualClock, Outcome, ShutdownMode, WhenFull};
-use std::panic::{catch_unwind, AssertUnwindSafe};
+use expiry::{edge, AckTracker, ManualClock, Outcome, ShutdownMode, WhenFull};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -102,36 +100,4 @@ fn a_slow_batch_does_not_make_its_roots_early() {
     // Begun 80, 60, 40 and 20 seconds ago.
     assert!(tracker.ack(3u64, 5).is_ok());
     assert_eq!(tracker.metrics().total.expired, 3);
-}
-
-/// A clock that panicked when a slot was claimed kept a place of the capacity, and of the early
-/// acks, for ever. When an init had taken an early entry over, it kept the root too: no outcome
-/// came, and each later init was a duplicate.
-#[test]
-fn a_clock_that_panics_in_a_call_keeps_no_place_and_no_root() {
-    for (idle, readings) in [(false, 9), (true, 14)] {
-        for reading in 1..readings {
-            let clock = PanicsAt::default();
-            let builder = AckTracker::builder().capacity(1).early_capacity(1).clock(clock.clone());
-            let builder = builder.latency_sampling(1.0).timeout(60 * SECOND);
-            let builder = if idle { builder.idle_timeout(SECOND) } else { builder };
-            let tracker = builder.build_manual().unwrap();
-            clock.panics_at(reading);
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                let root = tracker.issue(1, 0).unwrap();
-                tracker.ack(root, 1).unwrap();
-                tracker.ack(7_u64, 1).unwrap();
-                tracker.init(7, 3, 0).unwrap();
-                tracker.ack(7_u64, 2).unwrap();
-            }));
-            clock.panics_at(0);
-            for _ in 0..2 {
-                clock.time.advance(120 * SECOND);
-                while tracker.poll(1000).more {}
-                assert!(tracker.is_empty(), "at reading {reading}");
-                assert_eq!(tracker.ack(7_u64, 1), Ok(Ack::Held), "at reading {reading}");
-                assert_eq!(tracker.init(7, 3, 0), Ok(()), "at reading {reading}");
-            }
-        }
-    }
 }

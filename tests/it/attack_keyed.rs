@@ -2,11 +2,10 @@
 
 use crate::drops::census::{Census, Counted, OnDrop};
 use crate::rig;
-use crate::support::clocks::PanicsAt;
 use crate::support::{self, Same, Told, MS, SECOND};
 use expiry::{
-    Clock, ExpiringMap, Lifetime, ManualClock, PendingMap, PendingTable, RemovalCause,
-    SessionTracker, StoreError, TimeCacheMap,
+    Clock, ExpiringMap, Lifetime, ManualClock, PendingTable, RemovalCause, SessionTracker,
+    StoreError, TimeCacheMap,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, OnceLock, Weak};
@@ -293,19 +292,4 @@ fn a_deadline_that_comes_near_again_from_the_longest_lifetime_is_kept() {
     clock.advance(ticks(2));
     while map.poll(usize::MAX).more {}
     assert!(map.is_empty(), "the longest less {longest} ms");
-}
-
-/// The call that dropped some of what waits to be freed read the clock when it had ended its own
-/// entry. If the clock panicked, the value was lost, and a map's listener did not hear of it.
-#[test]
-fn a_clock_that_panics_when_an_entry_has_ended_loses_no_value() {
-    let clock = PanicsAt::default();
-    let map = PendingMap::builder().capacity(16).clock(clock.clone()).build_manual().unwrap();
-    for value in 0..1000 {
-        let key = value.to_string();
-        map.insert(key.clone(), value, Lifetime::Never).unwrap();
-        clock.panics_at(1);
-        assert_eq!(map.take(&key), Some(value));
-        clock.panics_at(0);
-    }
 }

@@ -5,7 +5,7 @@ use expiry::{
     edge, AckTracker, BuildError, Clock, ExpiringMap, ExpiryQueue, MonotonicClock, Outcome,
     PendingTable, Reaper, SessionTracker, ShutdownMode, Timeouts, WhenFull,
 };
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, OnceLock};
 
 /// How many threads of this process have this name, of 15 bytes at most.
@@ -255,52 +255,6 @@ fn a_listener_whose_drop_panics_leaves_the_thread_to_the_other_stores() {
     drop(queue);
     wait_for("the listener", || ends.lock().unwrap().is_none());
     wait_for("the store's drop", || Arc::strong_count(&ends) == 1);
-    other.insert(7, MS).unwrap();
-    assert_eq!(due.recv_timeout(GENEROUS), Ok(7));
-}
-
-/// Panics on the thread of the reaper `broken`, while its flag is set.
-struct Broken(MonotonicClock, Arc<AtomicBool>);
-
-impl Clock for Broken {
-    fn now(&self) -> u64 {
-        let here = std::thread::current();
-        if here.name() == Some("broken") && self.1.load(SeqCst) {
-            std::panic::resume_unwind(Box::new("as planned"));
-        }
-        self.0.now()
-    }
-}
-
-/// A close reads the clock, for latencies and for what a session has left.
-#[test]
-fn a_clock_that_panics_in_a_close_leaves_the_thread_to_the_other_stores() {
-    let reaper = Reaper::named("broken").unwrap();
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let clock = || Broken(MonotonicClock::new(), is_broken.clone());
-    let (told, outcomes) = mpsc::channel();
-    let acks = AckTracker::builder().latency_sampling(1.0).clock(clock()).reaper(&reaper);
-    let acks =
-        acks.on_outcome(move |outcome: Outcome| told.send(outcome).unwrap()).build().unwrap();
-    let sessions = SessionTracker::builder().clock(clock()).reaper(&reaper).build().unwrap();
-    for nth in 0..2 {
-        acks.issue(edge(), nth).unwrap();
-        sessions.create(HOUR, nth).unwrap();
-    }
-    is_broken.store(true, SeqCst);
-    drop(acks.shutdown_async(ShutdownMode::Cancel));
-    let left = sessions.shutdown_async();
-    for _ in 0..2 {
-        let outcome = outcomes.recv_timeout(GENEROUS).unwrap();
-        assert!(outcome.is_cancelled() && outcome.latency.is_none());
-    }
-    wait_for("the sessions to end", || sessions.is_empty());
-    is_broken.store(false, SeqCst);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    assert_eq!(runtime.block_on(left).len(), 2);
-    let (told, due) = mpsc::channel();
-    let other = PendingTable::<u64>::builder().reaper(&reaper);
-    let other = other.expiry_listener(move |value| told.send(value).unwrap()).build().unwrap();
     other.insert(7, MS).unwrap();
     assert_eq!(due.recv_timeout(GENEROUS), Ok(7));
 }

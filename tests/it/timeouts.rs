@@ -1,7 +1,7 @@
 //! Timeouts of futures: by a manual clock and wakers that count, and under tokio. What single calls
 //! do in each state is asserted by random histories beside the model (`model/tests/corpus.rs`).
 
-use crate::support::clocks::{Lagging, PanicsAt, LAG, LAGS};
+use crate::support::clocks::{Lagging, LAG, LAGS};
 use crate::support::{bad_drop, cloning, on_threads, poll_with, waker, Task, MS, SECOND};
 use expiry::timeouts::{self, Interval, MissedTick, Sleep, Timeout, TimeoutError, TimerError};
 use expiry::{ManualClock, Timeouts, TimeoutsBuilder};
@@ -138,17 +138,6 @@ fn a_clone_that_panics_has_taken_no_room() {
     assert!(task.poll(&mut limited).is_pending());
     pass(&timeouts, &clock, MS);
     assert_eq!(task.woken(), 1);
-}
-
-#[test]
-fn a_clock_that_panics_has_taken_no_room() {
-    let clock = PanicsAt::default();
-    let builder = Timeouts::builder().capacity(1).clock(clock.clone());
-    let timeouts = builder.build_manual().unwrap();
-    clock.panics_at(1);
-    let polled = AssertUnwindSafe(|| Task::new().poll(&mut timeouts.timeout(MS, never())));
-    assert!(catch_unwind(polled).is_err());
-    assert!(Task::new().poll(&mut timeouts.timeout(MS, never())).is_pending(), "there is room");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Birth stamps: when each root began, and its age.
 
 use super::Trees;
-use crate::kit::panics::goes_on;
 use crate::sync::Ordering;
 use std::time::Duration;
 
@@ -13,25 +12,14 @@ impl<T: 'static> Trees<T> {
 
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
-        if self.is_sampled(target) {
-            self.age_now(id)
-        } else {
-            None
-        }
-    }
-
-    /// `None` if the clock panics: the caller, which has ended the root, still delivers.
-    #[cold]
-    fn age_now(&self, id: u32) -> Option<Duration> {
-        self.now_exactly().map(|now| self.age(id, now))
+        self.is_sampled(target).then(|| self.age(id, self.now_exactly()))
     }
 
     /// Birth stamp of a root that begins `now`: an exact reading if its latency will be reported.
-    /// If the clock panics, `now` will do: the caller has a slot, and goes on.
     #[inline(always)]
     pub(super) fn born(&self, target: u64, now: u64) -> u64 {
         if self.is_sampled(target) {
-            self.now_exactly().unwrap_or(now)
+            self.now_exactly()
         } else {
             now
         }
@@ -39,8 +27,8 @@ impl<T: 'static> Trees<T> {
 
     #[cold]
     #[inline(never)]
-    fn now_exactly(&self) -> Option<u64> {
-        goes_on(|| self.engine.deadlines.clock().now())
+    fn now_exactly(&self) -> u64 {
+        self.engine.deadlines.reading()
     }
 
     /// Age of a live root: zero if its birth stamp comes from a later clock reading than `now`.

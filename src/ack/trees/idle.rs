@@ -13,7 +13,6 @@ use super::tree::Tree;
 use super::{Mine, Times, Trees};
 use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
-use crate::kit::panics::goes_on;
 use crate::sync::{overwrite, Ordering};
 
 impl<T: 'static> Trees<T> {
@@ -50,14 +49,11 @@ impl<T: 'static> Trees<T> {
         }
     }
 
-    /// If the clock panics, the ack counts, and the use does not.
     #[cold]
     #[inline(never)]
     fn note_use_of(&self, id: u32, idle: u64) {
-        let until = goes_on(|| self.engine.with_stripe(|mine, _| self.idle_by(mine, idle)));
-        if let Some(until) = until {
-            self.raise_idle(id, until);
-        }
+        let until = self.engine.with_stripe(|mine, _| self.idle_by(mine, idle));
+        self.raise_idle(id, until);
     }
 
     /// A root's init takes over the early entry in this slot.

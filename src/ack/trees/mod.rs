@@ -170,8 +170,7 @@ impl<T: 'static> Trees<T> {
         why
     }
 
-    /// The times of a root that begins now. Reads the clock, which may panic: before the root has
-    /// a place.
+    /// The times of a root that begins now.
     #[inline(always)]
     fn times(&self, mine: &Mine, timeout: Lifetime) -> Result<Times, AckError> {
         let default = self.settings.timeout;

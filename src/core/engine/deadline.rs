@@ -24,7 +24,7 @@
 
 use crate::core::lease::Lease;
 use crate::core::threads::Counter;
-use crate::kit::panics::is_inside;
+use crate::kit::panics::{goes_on, is_inside};
 use crate::time::{expressible, nanos, Clock, CoarseClock, Lifetime, LifetimeError, Ticks, NEVER};
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::AtomicU64;
@@ -40,39 +40,6 @@ const QUARTER: u64 = 1 << 38;
 pub(crate) enum Source {
     Default(CoarseClock),
     Custom(Arc<dyn Clock>),
-}
-
-impl Source {
-    pub(crate) fn pauses_in_suspend(&self) -> bool {
-        match self {
-            Source::Default(clock) => clock.pauses_in_suspend(),
-            Source::Custom(clock) => clock.pauses_in_suspend(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn now(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.now(),
-            Source::Custom(clock) => clock.now(),
-        }
-    }
-
-    #[inline]
-    fn coarse(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.coarse(),
-            Source::Custom(clock) => clock.coarse(),
-        }
-    }
-
-    #[inline]
-    fn lag(&self) -> u64 {
-        match self {
-            Source::Default(clock) => clock.lag(),
-            Source::Custom(clock) => clock.lag(),
-        }
-    }
 }
 
 /// How precise deadlines are.
@@ -163,6 +130,10 @@ impl LastDeadlines {
 pub(crate) struct Deadlines {
     ticks: Ticks,
     clock: Source,
+    /// Caught panics of the clock.
+    clock_panics: AtomicU64,
+    pauses_in_suspend: bool,
+    clock_lag: u64,
     /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
     lag: Option<u64>,
     /// Shorter timeouts, in nanoseconds, get their deadline by the exact reading all the same.
@@ -180,9 +151,12 @@ pub(crate) struct Deadlines {
 impl Deadlines {
     /// Ticks from now on. With `exact`, deadlines never use a coarse reading.
     pub(super) fn new(clock: Source, precision: Precision, exact: bool) -> Self {
-        let born = (Instant::now(), clock.now());
-        let now = born.1;
-        let lag = clock.lag();
+        let asked: &dyn Clock = match &clock {
+            Source::Default(clock) => clock,
+            Source::Custom(clock) => clock,
+        };
+        let (now, lag, pauses_in_suspend) = (asked.now(), asked.lag(), asked.pauses_in_suspend());
+        let born = (Instant::now(), now);
         // A lag that is small beside the interval, or the grain, is added to every deadline.
         let (brief, is_small) = match precision {
             Precision::Interval(interval) => (0, lag <= interval / 4),
@@ -196,6 +170,9 @@ impl Deadlines {
             lag: (!exact && is_small).then_some(lag),
             brief,
             clock,
+            clock_panics: AtomicU64::new(0),
+            pauses_in_suspend,
+            clock_lag: lag,
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
             earliest: AtomicU64::new(0),
@@ -208,21 +185,47 @@ impl Deadlines {
         &self.ticks
     }
 
-    #[inline(always)]
-    pub(crate) fn clock(&self) -> &Source {
-        &self.clock
-    }
-
     /// The clock's time, or the driver's, if the clock has gone back.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.clock.now().max(self.driven.load(Relaxed))
+        self.reading().max(self.driven.load(Relaxed))
+    }
+
+    /// The clock's time, also if it has gone back.
+    #[inline]
+    pub(crate) fn reading(&self) -> u64 {
+        match &self.clock {
+            Source::Default(clock) => clock.now(),
+            Source::Custom(clock) => self.read(|| clock.now()),
+        }
     }
 
     /// [`now`](Self::now) by the coarse clock: no later.
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
-        self.clock.coarse().max(self.driven.load(Relaxed))
+        let now = match &self.clock {
+            Source::Default(clock) => clock.coarse(),
+            Source::Custom(clock) => self.read(|| clock.coarse()),
+        };
+        now.max(self.driven.load(Relaxed))
+    }
+
+    /// Reads the user's clock; the driver's time, if that panics.
+    #[inline]
+    fn read(&self, clock: impl FnOnce() -> u64) -> u64 {
+        goes_on(clock).unwrap_or_else(|| {
+            self.clock_panics.fetch_add(1, Relaxed);
+            self.driven.load(Relaxed)
+        })
+    }
+
+    #[inline]
+    pub(crate) fn pauses_in_suspend(&self) -> bool {
+        self.pauses_in_suspend
+    }
+
+    pub(crate) fn clock_panics(&self) -> u64 {
+        self.clock_panics.load(Relaxed)
     }
 
     /// A clock reading that decides what has expired, or whether it is time for something.
@@ -311,7 +314,7 @@ impl Deadlines {
     /// whenever its lag is small beside the timeout, though not beside the interval.
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
-        let lag = self.clock.lag();
+        let lag = self.clock_lag;
         let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
         match mine.due.get(now, after) {
             Some(deadline) => deadline,
@@ -369,7 +372,7 @@ impl Deadlines {
     pub(crate) fn instant(&self, lease: Lease) -> Option<Instant> {
         let (at, now) = match &self.clock {
             Source::Default(_) => self.born,
-            Source::Custom(clock) => (Instant::now(), clock.now()),
+            Source::Custom(_) => (Instant::now(), self.now()),
         };
         match self.of(lease) {
             NEVER => None,

@@ -21,7 +21,6 @@ use crate::core::occupancy::Ended;
 use crate::core::occupancy::Vacant;
 use crate::core::params::{BLOCK, CHUNK};
 use crate::core::slot::{Payload, Slot};
-use crate::kit::panics::goes_on;
 use crate::sync::park::nap;
 use crate::time::NEVER;
 use std::time::{Duration, Instant};
@@ -174,9 +173,7 @@ impl<P: Payload, C> Engine<P, C> {
     #[cold]
     fn ask_to_reclaim(&self, at_once: bool) {
         let soon = |now| self.deadlines.ticks().at(now) + self.gathers_for();
-        // If the clock panics the driver comes at once: the caller has ended an entry.
-        let now = || goes_on(|| self.deadlines.now_for_look());
-        let tick = if at_once { AT_ONCE } else { now().map_or(AT_ONCE, soon) };
+        let tick = if at_once { AT_ONCE } else { soon(self.deadlines.now_for_look()) };
         // After the push, and before the look at the announcement.
         self.reclaim.want(tick);
         self.wakeup.wake_by(tick);
@@ -208,13 +205,11 @@ impl<P: Payload, C> Engine<P, C> {
         pushed.saturating_sub(freed)
     }
 
-    /// Does the driver's part now, for at most `budget` slots. Unpinned, away from every shard. If
-    /// the clock panics it is left to the driver: the caller has ended an entry, and reports it.
+    /// Does the driver's part now, for at most `budget` slots. Unpinned, away from every shard.
     #[cold]
     pub(crate) fn reclaim_now(&self, budget: usize, frontend: &impl Frontend<P>) {
-        if let Some(now) = goes_on(|| self.deadlines.now_for_look()) {
-            self.reclaim(self.deadlines.ticks().at(now), true, Share::of(budget), frontend);
-        }
+        let tick = self.deadlines.ticks().at(self.deadlines.now_for_look());
+        self.reclaim(tick, true, Share::of(budget), frontend);
     }
 
     /// Does the driver's part until all handed over before is free: true, or false after `limit`.

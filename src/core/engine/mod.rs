@@ -133,8 +133,6 @@ pub(crate) struct Engine<P: Payload, C> {
     /// Nanoseconds of the reaper's rounds, and their number. Only the reaper writes them.
     pub(crate) busy: Counter,
     pub(crate) rounds: Counter,
-    /// Number of panics of the clock on the reaper's thread. Only the reaper writes it.
-    pub(crate) clock_panics: Counter,
 }
 
 impl<P: Payload, C> Engine<P, C> {
@@ -163,7 +161,6 @@ impl<P: Payload, C> Engine<P, C> {
             process: process::current(),
             busy: Counter::default(),
             rounds: Counter::default(),
-            clock_panics: Counter::default(),
         })
     }
 }
@@ -325,7 +322,7 @@ impl<P: Payload, C> Engine<P, C> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
         let next = self.next_expiration().unwrap_or(NEVER);
         // The clock is read last: a stall in between makes the wait shorter (Q12).
-        let now = self.deadlines.clock().now();
+        let now = self.deadlines.now();
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,

@@ -210,7 +210,7 @@ impl Stalls {
     /// Called when this thread is about to leave a shard: puts the expectation off.
     pub(super) fn attended(&self, deadlines: &Deadlines) {
         if let Some(watch) = &self.watch {
-            let now = deadlines.clock().now();
+            let now = deadlines.now();
             // survives: the thread gives its shard back after this, with Release; the deciding
             // thread looks there first. A read-modify-write passes on what earlier threads
             // released.
@@ -230,7 +230,7 @@ impl Stalls {
         // If another thread is deciding, or has just been round, that will do.
         watch.pauses.enter(|_| {
             let due = next().map_or(u64::MAX, |next| deadlines.ticks().begins(next));
-            let now = deadlines.clock().now();
+            let now = deadlines.now();
             let habit = if has_reaper { 0 } else { watch.habit_after((began, now)) };
             let soonest = now.saturating_add(1).saturating_add(habit);
             watch.expected.store(soonest.max(due), Ordering::Release);

@@ -35,7 +35,7 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// [`poll_beside`](Self::poll_beside) once: `more` also if other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
-        let now = self.deadlines.clock().now();
+        let now = self.deadlines.now();
         let round = self.poll_beside(now, budget, frontend);
         self.tell_drains();
         let more = round.more || round.busy;
@@ -52,7 +52,7 @@ impl<P: Payload, C> Engine<P, C> {
         mut found: impl FnMut() -> bool,
     ) -> Polled {
         loop {
-            let now = self.deadlines.clock().now();
+            let now = self.deadlines.now();
             let round = self.poll_beside(now, budget, frontend);
             self.tell_drains();
             if found() || round.more || !round.busy || !self.is_due(now) {

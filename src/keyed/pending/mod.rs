@@ -17,7 +17,7 @@ use super::{StoreError, StoreMetrics};
 use crate::hash::RandomState;
 use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
-use crate::kit::polled::Polled;
+use crate::kit::polled::{poll_all, Polled};
 use crate::kit::target::shutdowns;
 use crate::sync::cell::Given;
 use crate::time::{Lifetime, LifetimeError, NEVER};
@@ -321,7 +321,7 @@ where
     /// returned to one of them.
     #[must_use = "the values have left the map"]
     pub fn poll(&self) -> Vec<PendingEntry<K, T>> {
-        self.shared.target.poll_all(|into| self.poll_into(into, usize::MAX))
+        poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

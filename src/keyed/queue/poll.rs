@@ -1,7 +1,7 @@
 //! Polling, and how long until there is something to poll.
 
 use super::{Expired, ExpiryQueue};
-use crate::kit::polled::Polled;
+use crate::kit::polled::{poll_all, Polled};
 use std::hash::Hash;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     #[must_use]
     pub fn poll(&self) -> Vec<Expired<K>> {
         let poll = |into: &mut _| self.shared.poll_into(into, usize::MAX);
-        let mut expired = self.shared.target.poll_all(poll);
+        let mut expired = poll_all(poll);
         expired.sort_unstable_by_key(Expired::expiry);
         expired
     }

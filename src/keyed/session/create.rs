@@ -63,8 +63,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// A new session, with an id of its own, and as long a timeout as can be
     /// [granted](Self::grant). The rest is its owner, or a [`NewSession`].
     ///
-    /// An id that another caller has had [tracked](Self::track) already is passed over. A clock that
-    /// panics in this call leaks the token.
+    /// An id that another caller has had [tracked](Self::track) already is passed over.
     ///
     /// # Errors
     ///
@@ -86,7 +85,7 @@ impl<T: Send + 'static> SessionTracker<T> {
 
     /// Adopts a session whose id is known, from a log or another server. If it is there already it
     /// is renewed, as by [`touch_for`](Self::touch_for), and otherwise stays as it is: local or
-    /// global, with its own owner and token. A clock that panics leaks the token given.
+    /// global, with its own owner and token.
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use super::{SessionError, SessionId, SessionInfo, SessionTracker};
 use crate::core::lease::State;
 use crate::keyed::given::Item;
 use crate::keyed::store::RemovalCause;
-use crate::kit::polled::Polled;
+use crate::kit::polled::{poll_all, Polled};
 use crate::kit::target::shutdowns;
 use crate::time::NEVER;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// channel, that gets them, and this returns none.
     #[must_use]
     pub fn poll(&self) -> Vec<SessionInfo<T>> {
-        self.shared.target.poll_all(|into| self.poll_into(into, usize::MAX))
+        poll_all(|into| self.poll_into(into, usize::MAX))
     }
 
     /// Ends what is due with at most about `budget` steps of work, and appends it to `into`;

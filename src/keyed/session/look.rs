@@ -63,7 +63,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// together they are no snapshot. A session that is there all the while is met exactly once,
     /// any other at most once. O(capacity). `f` may use the tracker.
     pub fn for_each(&self, mut f: impl FnMut(&SessionInfo)) {
-        let now = self.store.engine.deadlines.clock().now();
+        let now = self.store.engine.deadlines.now();
         self.store.each(|_pin, found| f(&self.look(found, now)));
     }
 
@@ -102,7 +102,7 @@ impl<T: Send + 'static> SessionTracker<T> {
     /// has come to it.
     #[must_use]
     pub fn get(&self, id: SessionId) -> Option<SessionInfo> {
-        self.with(id, |found| self.look(found, self.store.engine.deadlines.clock().now())).ok()
+        self.with(id, |found| self.look(found, self.store.engine.deadlines.now())).ok()
     }
 
     /// Whether there is such a session. One that is being closed is there.

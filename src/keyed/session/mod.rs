@@ -38,7 +38,6 @@ use super::given;
 use super::store::{self, Place, RemovalCause, Store, Wanted};
 use crate::kit::handle::handle;
 use crate::kit::lifecycle::Owner;
-use crate::kit::panics::goes_on;
 use crate::time::Lifetime;
 use std::fmt;
 use std::sync::Arc;
@@ -73,12 +72,7 @@ impl<T: 'static> given::Item<SessionId, Seat<T>> for SessionInfo<T> {
         let store = &shared.store;
         let remaining = match cause {
             RemovalCause::Expired => Some(Duration::ZERO),
-            _ => {
-                // If the clock panics, no time remains: the caller has ended the session, and
-                // reports it.
-                let now = goes_on(|| store.engine.deadlines.clock().now()).unwrap_or(u64::MAX);
-                store.remaining(gone.lease(), now)
-            }
+            _ => store.remaining(gone.lease(), store.engine.deadlines.now()),
         };
         // SAFETY: each of this module's ends comes here once, on the thread that made it.
         unsafe { gone.value().end(*gone.key(), remaining, shared.extra.lend) }

@@ -202,7 +202,7 @@ impl<T: Send + 'static> SessionTracker<T> {
         if !self.shared.extra.collects {
             return all;
         }
-        let now = self.store.engine.deadlines.clock().now();
+        let now = self.store.engine.deadlines.now();
         self.store.each(|pin, found| {
             if !Self::seat(found).clear_touched() {
                 return;

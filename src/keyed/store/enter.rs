@@ -120,7 +120,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
                 || self.evict_one(eviction, own(), room);
         }
         tries_again(room, own, || {
-            let now = self.engine.deadlines.clock().now();
+            let now = self.engine.deadlines.now();
             let due = self.engine.is_due(now);
             due.then(|| self.engine.poll_beside(now, ROOM, frontend)).is_some()
         })

@@ -300,7 +300,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         room: &mut Room<'_>,
         frontend: &impl Frontend<Pair<K, V>>,
     ) -> bool {
-        let now = self.engine.deadlines.clock().now();
+        let now = self.engine.deadlines.now();
         let goes = self.may_be_due(eviction, now) && room.attempts + 1 < ATTEMPTS;
         if goes {
             room.attempts += 1;

@@ -2,8 +2,7 @@
 
 use expiry::{Clock, ManualClock};
 use std::cell::Cell;
-use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -80,39 +79,22 @@ impl Clock for Lagging {
     }
 }
 
-/// Panics at one of the readings to come.
+/// Panics while it is broken.
 #[derive(Clone, Default)]
-pub struct PanicsAt {
+pub struct Breaks {
     pub time: ManualClock,
-    left: Arc<AtomicU32>,
+    broken: Arc<AtomicBool>,
 }
 
-impl PanicsAt {
-    /// The first of the readings to come is 1; with 0 none panics. Returns how many were left.
-    pub fn panics_at(&self, reading: u32) -> u32 {
-        self.left.swap(reading, Relaxed)
-    }
-
-    /// Makes a `round` for each reading of the call that it passes on: that reading panics.
-    pub fn at_each_reading(round: impl Fn(&Self, &dyn Fn(&mut dyn FnMut()))) {
-        for nth in 1.. {
-            let (clock, left) = (PanicsAt::default(), Cell::new(0));
-            round(&clock, &|call| {
-                clock.panics_at(nth);
-                let _ = catch_unwind(AssertUnwindSafe(call));
-                left.set(clock.panics_at(0));
-            });
-            if left.get() != 0 {
-                return;
-            }
-        }
+impl Breaks {
+    pub fn is_broken(&self, broken: bool) {
+        self.broken.store(broken, Relaxed);
     }
 }
 
-impl Clock for PanicsAt {
+impl Clock for Breaks {
     fn now(&self) -> u64 {
-        let less = |left: u32| left.checked_sub(1);
-        if self.left.fetch_update(Relaxed, Relaxed, less) == Ok(1) {
+        if self.broken.load(Relaxed) {
             std::panic::resume_unwind(Box::new("a clock that is broken for a moment"));
         }
         self.time.now()

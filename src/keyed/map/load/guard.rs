@@ -129,8 +129,7 @@ impl<'a, K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> LoadGuard<'a,
         // insertion, whose entry has ended. Then this call takes its own entry back.
         let (store, cause) = (&*map.store, RemovalCause::Removed);
         let own = store.at(&settled.pin, settled.place).filter(|_| settled.refused.is_none());
-        // Even if its time is up by now. A look at the time reads the clock, which may panic: the
-        // listener would not hear of the replaced value.
+        // Even if its time is up by now.
         let lost = own.and_then(|own| match loading.keeps(|| store.show(&own)) {
             true => None,
             false => store.end_anyway(&settled.pin, own, cause),
