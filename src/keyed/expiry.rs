@@ -158,7 +158,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// An entry is read: the policy, if any, says how long it lives then. False if it has ended.
     #[inline(always)]
-    pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn note_read(&self, found: &Found<'_, K, V>) -> bool {
         match &self.expiry {
             Some(expiry) => self.ask_of_read(&**expiry, *found),
             None => true,
@@ -169,7 +169,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     #[inline(never)]
     fn ask_of_read(&self, expiry: &dyn Expiry<K, V>, found: Found<'_, K, V>) -> bool {
         // `note_use` may have changed the lease.
-        let Some(mut found) = self.again(&found) else {
+        let Some(mut found) = self.still_living(&found) else {
             return false;
         };
         let (key, value) = found.pair();
@@ -181,7 +181,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             match self.touch_by(&found, &mut lost, Some(time)) {
                 Ok(Some(alive)) => return alive,
                 Err(_) => return true,
-                Ok(None) => match self.again(&found) {
+                Ok(None) => match self.still_living(&found) {
                     Some(now) => found = now,
                     None => return false,
                 },

@@ -110,7 +110,7 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
             drop(pin);
             match attempt {
                 Ok((place, deadline, closed)) => return Ok(Added::New(place, deadline, closed)),
-                Err(hindered) => offer.again(hindered, self)?,
+                Err(hindered) => offer.resolve(hindered, self)?,
             }
         }
     }

@@ -13,7 +13,7 @@ use super::store::{
 use super::Lifetimes;
 use crate::core::engine::{BadTimeout, Pin};
 use crate::core::index::Glance;
-use crate::core::lease::State;
+use crate::core::lease::{Lease, State};
 use crate::core::occupancy::Occupant;
 use crate::time::{Lifetime, NEVER};
 use std::borrow::Borrow;
@@ -139,7 +139,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if self.is_living(&found) {
                 return Some(found);
             }
-            if self.is_gone(&found) {
+            if self.lapse(&found) {
                 return None;
             }
         }
@@ -167,10 +167,17 @@ impl<K: 'static, V: 'static> Store<K, V> {
         found.lease.is_in(LIVING) && !self.is_over(found.lease, now)
     }
 
+    /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
+    #[inline]
+    pub(super) fn is_over(&self, lease: Lease, now: u64) -> bool {
+        let deadline = self.engine.deadlines.of(lease);
+        self.engine.deadlines.ticks().has_begun(deadline, now)
+    }
+
     /// Sees to it that an entry which is not living does not come back. Returns `false` if its
     /// lease has changed meanwhile.
     #[cold]
-    pub(super) fn is_gone(&self, found: &Occupant<'_, Pair<K, V>>) -> bool {
+    pub(super) fn lapse(&self, found: &Occupant<'_, Pair<K, V>>) -> bool {
         match found.lease.state() {
             State::Live | State::LiveIdle => {
                 let lapsed = found.lease.with_state(State::Lapsed);
@@ -201,7 +208,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
     ) -> Option<Notice<'_, K, V>> {
         let mut found = *found;
         loop {
-            found = self.again(&found)?;
+            found = self.still_living(&found)?;
             let cause = RemovalCause::Removed;
             if let Some(ended) = self.end(pin, &found, cause) {
                 return Some(Notice { ended, cause });
@@ -211,8 +218,8 @@ impl<K: 'static, V: 'static> Store<K, V> {
 
     /// An entry as it is now, if it is still living. The caller has been pinned since it found the
     /// entry. An entry that is not living does not come back.
-    pub(super) fn again<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
-        self.if_living(|| Some(found.again()))
+    pub(super) fn still_living<'a>(&self, found: &Found<'a, K, V>) -> Option<Found<'a, K, V>> {
+        self.if_living(|| Some(found.reloaded()))
     }
 
     /// Renews an entry: it lives for this long from now. False if it has ended.
@@ -259,7 +266,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             (Some(time), Some(policy)) => self.rebound(found, policy, time)?.then_some(true),
         };
         if alive == Some(true) {
-            let now = found.again();
+            let now = found.reloaded();
             if !now.has_ended() {
                 self.note_use(&now);
             }

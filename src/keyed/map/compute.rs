@@ -134,7 +134,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             return Ok(Done::Kept);
         };
         let mut lost = None;
-        while let Some(now) = self.again(&found) {
+        while let Some(now) = self.still_living(&found) {
             match self.touch_found(&now, &mut lost, time)? {
                 Some(true) => return Ok(Done::Kept),
                 Some(false) => break,
@@ -161,7 +161,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let lifetime = self.lifetime(offer, found.as_ref().ok(), lifetime);
         let mine = self.engine.mine(pin);
         let (term, now) = self.term(mine, lifetime)?;
-        let entered = match found.map(|found| found.again()) {
+        let entered = match found.map(|found| found.reloaded()) {
             Err(open) => offer.enter((pin, mine), open, term, false)?,
             Ok(same) if self.is_living_at(&same, now) => offer.replace((pin, mine), &same, term)?,
             Ok(_) => return Err(Hindered::Overtaken),
@@ -315,7 +315,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     }
                     continue;
                 }
-                Some(found) if !self.is_used(&found) => continue,
+                Some(found) if !self.use_found(&found) => continue,
                 _ => {}
             }
             let (deed, result) = decide(found.map(|found| Current::new(store, &found)));
@@ -331,7 +331,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
             };
             let done = match deed {
                 Compute::Keep => match found {
-                    Some(found) if !store.is_read(&found) => Err(Hindered::Overtaken),
+                    Some(found) if !store.note_read(&found) => Err(Hindered::Overtaken),
                     _ => Ok(Done::Kept),
                 },
                 Compute::Put(value) => put(value, Lifetimes::new()),
@@ -364,7 +364,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                 }
                 Err(hindered) => {
                     drop(pin);
-                    offer.again(hindered, store)?;
+                    offer.resolve(hindered, store)?;
                     // Here, unpinned: its `Drop` is the user's code.
                     drop(offer.replace_value(None));
                     continue;

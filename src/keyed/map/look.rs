@@ -31,7 +31,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
     {
         let (wanted, pin) = self.seek(key);
         while let Some(found) = self.store.living(&pin, wanted) {
-            if self.is_used(&found) && self.store.note_hit(&pin, &found) {
+            if self.use_found(&found) && self.store.note_hit(&pin, &found) {
                 let (lent, answer) = (found.lend(), ask(&found));
                 // SAFETY: found under the pin.
                 return Some((unsafe { Ref::new(&self.store, lent, pin) }, answer));
@@ -43,7 +43,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
 
     /// Notes that an entry has been used, if that matters. False if it has ended meanwhile.
     #[inline(always)]
-    pub(super) fn is_used(&self, found: &Found<'_, K, V>) -> bool {
+    pub(super) fn use_found(&self, found: &Found<'_, K, V>) -> bool {
         if found.lease.is_used_and_live() {
             return true;
         }
@@ -57,9 +57,9 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         found.lease.is(State::LiveIdle) || self.store.expiry.is_some()
     }
 
-    /// [`is_used`](Self::is_used) of a read that is no look-up: asks the policy.
-    pub(super) fn is_read(&self, found: &Found<'_, K, V>) -> bool {
-        self.is_used(found) && self.store.is_read(found)
+    /// [`use_found`](Self::use_found) of a read that is no look-up: asks the policy.
+    pub(super) fn read_found(&self, found: &Found<'_, K, V>) -> bool {
+        self.use_found(found) && self.store.note_read(found)
     }
 
     /// Lends the value of a key, as [`get`](Self::get) does, but is no use of the entry: its time

@@ -171,7 +171,7 @@ impl<'a, K: Hash + Eq, V, S: BuildHasher + 'static> Guard<'a, K, V, S> {
                         store.note_lookup(&self.pin, |lookups| &lookups.hits);
                     }
                     Some(found)
-                        if self.map.is_used(&found) && store.note_hit(&self.pin, &found) => {}
+                        if self.map.use_found(&found) && store.note_hit(&self.pin, &found) => {}
                     Some(_) => continue, // It has ended meanwhile.
                 }
             }

@@ -216,7 +216,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                     offer.give_up_room();
                     continue;
                 }
-                (Ok(_), Ok(found)) if !self.is_read(&found) => continue,
+                (Ok(_), Ok(found)) if !self.read_found(&found) => continue,
                 (Ok(_), Ok(found)) => {
                     let (lent, place) = (found.lend(), found.place());
                     let refused = Some(offer.into_pair());
@@ -238,7 +238,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
                 }
                 Err(hindered) => {
                     drop(pin);
-                    if let Err(error) = offer.again(hindered, store) {
+                    if let Err(error) = offer.resolve(hindered, store) {
                         return Err(InsertError::of(offer.into_pair(), error));
                     }
                 }
@@ -254,7 +254,7 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         let (wanted, pin) = self.seek::<K>(&key);
         loop {
             match self.store.living(&pin, wanted) {
-                Some(found) if !self.is_read(&found) => {}
+                Some(found) if !self.read_found(&found) => {}
                 Some(found) => {
                     let (lent, place) = (found.lend(), found.place());
                     // SAFETY: found under the pin.

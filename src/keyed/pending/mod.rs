@@ -214,7 +214,7 @@ where
                     return Err(PendingMapError { entry, error, replaced: old });
                 }
                 Err(hindered) => {
-                    if let Err(error) = offer.again(hindered, &*self.shared) {
+                    if let Err(error) = offer.resolve(hindered, &*self.shared) {
                         return Err(PendingMapError::of(offer.into_pair(), error));
                     }
                     // The next attempt may replace a value, and need no permit of its own.

@@ -221,13 +221,13 @@ impl<K: 'static, V: 'static> Store<K, V> {
     pub(in crate::keyed) fn named(&self, pin: Pin, id: u32) -> Option<Named<'_>> {
         let hash = self.hash_of(id);
         let word = self.engine.keys.index_of(hash).sight(&pin, hash, id);
-        (word.is_some() || self.is_named(&pin, id, hash)).then_some(Named { pin, hash, word })
+        (word.is_some() || self.settle_name(&pin, id, hash)).then_some(Named { pin, hash, word })
     }
 
     /// Whether the index names a slot, or one that leads to it. If so, it now names the slot.
     #[cold]
     #[inline(never)]
-    fn is_named(&self, pin: &Pin, id: u32, hash: u32) -> bool {
+    fn settle_name(&self, pin: &Pin, id: u32, hash: u32) -> bool {
         let leads = |other| tail(&self.engine, other).0 == id;
         match self.engine.keys.index_of(hash).find(hash, &mut { leads }) {
             Some(other) if other != id => {

@@ -86,7 +86,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if let Some(ended) = self.end(pin, &now, cause) {
                 return Some(ended);
             }
-            now = now.again();
+            now = now.reloaded();
         }
         None
     }

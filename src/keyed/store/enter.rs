@@ -53,7 +53,7 @@ impl From<BadTimeout> for Hindered {
 ///
 /// Every insertion goes the same way. It pins, looks the key up, and [enters](Self::enter) an entry
 /// or [replaces](Self::replace) the one that it has found. An attempt that has put nothing in says
-/// why, and [`again`](Self::again), unpinned, does something about that. The offer is declared
+/// why, and [`resolve`](Self::resolve), unpinned, does something about that. The offer is declared
 /// before the pin: where a key's `Eq` panics, key and value are dropped unpinned.
 ///
 /// A replacement may give permits back, and so may a call that [weighs](Self::weigh) more than
@@ -143,7 +143,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
             if now.slot.swap_lease(now.lease, shown).is_ok() {
                 return;
             }
-            now = now.again();
+            now = now.reloaded();
         }
     }
 
@@ -425,7 +425,7 @@ impl<'s, K: 'static, V: 'static> Offer<'s, K, V> {
     /// Unpinned, does something about what hindered an attempt. `Ok`: the caller tries again.
     #[cold]
     #[inline(never)]
-    pub(in crate::keyed) fn again(
+    pub(in crate::keyed) fn resolve(
         &mut self,
         hindered: Hindered,
         frontend: &impl Frontend<Pair<K, V>>,

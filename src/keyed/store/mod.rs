@@ -169,7 +169,7 @@ impl<'g, K: 'static, V: 'static> Found<'g, K, V> {
     }
 
     /// The entry as it is now.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn reloaded(&self) -> Self {
         let lease = self.slot.lease();
         Found { seen: Occupant { lease, ..self.seen }, ..*self }
     }
@@ -279,7 +279,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         if !self.handles_hits {
             return true;
         }
-        let is_hit = self.is_read(found);
+        let is_hit = self.note_read(found);
         if is_hit {
             self.note_lookup(pin, |lookups| &lookups.hits);
         }

@@ -2,7 +2,7 @@
 
 use super::{Found, Pair, Place, Store, Wanted, HELD};
 use crate::core::engine::{BadTimeout, Look, Pin};
-use crate::core::lease::{Lease, State};
+use crate::core::lease::State;
 use crate::core::occupancy::Occupant;
 use crate::sync::Ordering;
 use crate::time::Lifetime;
@@ -110,13 +110,6 @@ impl<K: 'static, V: 'static> Store<K, V> {
         }
     }
 
-    /// Whether an entry's time was up at `now`, although the driver has not come to it yet.
-    #[inline]
-    pub(in crate::keyed) fn is_over(&self, lease: Lease, now: u64) -> bool {
-        let deadline = self.engine.deadlines.of(lease);
-        self.engine.deadlines.ticks().has_begun(deadline, now)
-    }
-
     /// Moves the deadline of an entry that was found. An entry whose time is up is gone, if its
     /// time counts `to_the_tick`. Returns `None` if the lease has changed meanwhile: look again.
     ///
@@ -135,7 +128,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         let (deadline, now) = engine.deadline(timeout, self.timeout)?;
         let before = engine.deadlines.of(found.lease);
         if to_the_tick && engine.deadlines.ticks().has_begun(before, now) {
-            return Ok(self.is_gone(found).then_some(Touched::Gone));
+            return Ok(self.lapse(found).then_some(Touched::Gone));
         }
         if !found.lease.is(State::Live) || deadline < before {
             return self.renew_otherwise(found, lost, timeout);
