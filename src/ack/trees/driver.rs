@@ -25,8 +25,7 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
             return Some(());
         }
         // Until the index has the slot, its claimer owns it, and may withdraw it.
-        // survives: the driver read the lease first, with Acquire, so the key is not older than
-        // that occupant. If it is a later occupant's, the swap of that lease fails.
+        // survives: I5.
         let key = self.key(live.slot.fields().key.load(Ordering::Acquire));
         key.index.find(key.hash, &mut |id| id == live.id).map(drop)
     }

@@ -56,8 +56,7 @@ impl<T: 'static> Trees<T> {
     pub(in crate::ack) fn fail_seen(&self, seen: Occupant<'_, Tree<T>>, root: RootId) -> bool {
         let (RootId::Issued(Root(key)) | RootId::Chosen(key)) = root;
         loop {
-            // The lease is read first, with Acquire: the key is not older than the lease's root. If
-            // it is a later root's, the swap of the lease fails.
+            // The lease first (I5).
             let lease = seen.slot.lease();
             let same = lease.generation() == seen.lease.generation()
                 && lease.state() == seen.lease.state()

@@ -83,8 +83,7 @@ impl<T: 'static> Trees<T> {
     fn occupant(&self, root: Root) -> Option<Occupant<'_, Tree<T>>> {
         let id = IssuedId(root.0).slot();
         let slot = self.engine.slots.slot(id)?;
-        // survives: the lease is read first, with Acquire, so the key is not older than the lease's
-        // root. If it is a later root's, the swap of the lease fails.
+        // survives: I5.
         let lease = slot.lease();
         let same = slot.fields().key.load(Ordering::Acquire) == root.0;
         let live = same && lease.is(State::LiveIssued);

@@ -193,9 +193,7 @@ impl<K: 'static, V: 'static> Store<K, V> {
         };
         let mut lost = None;
         loop {
-            // survives: the lease is read first, with Acquire, so the hash is not older than its
-            // occupant. If it is a later one's, the swap of the lease fails. A renewal without a
-            // swap took effect at that read.
+            // survives: I5. A renewal without a swap took effect at the load of the lease.
             let lease = spot.slot.lease();
             let same = lease.generation() == place.generation
                 && spot.note.load(Ordering::Acquire) == place.hash;

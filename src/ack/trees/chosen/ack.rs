@@ -115,8 +115,7 @@ impl<T: 'static> Trees<T> {
             return false;
         }
         loop {
-            // survives: the loop reads the lease first, with Acquire, so the key is not older than
-            // that occupant. If it is a later occupant's, the swap of the lease fails.
+            // survives: I5.
             let same = live.lease.generation() == seen.generation()
                 && matches!(live.lease.state(), State::Live | State::Initing)
                 && live.slot.fields().key.load(Ordering::Acquire) == key.id;
