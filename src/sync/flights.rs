@@ -261,8 +261,9 @@ impl<K, V> Flights<K, V> {
     /// Whether a flight is in the table.
     #[inline]
     pub(crate) fn are_there(&self) -> bool {
-        // Pairs with the addition in `begin`: whatever the loader reads after that, the caller has
-        // changed before this load if it finds zero.
+        // Pairs with the addition in `enter`: if this finds zero, the loader reads its source later
+        // than the caller has changed that, by a lock or in the one order of `SeqCst` operations.
+        // survives: loom takes a `SeqCst` load for Acquire. This holds for `in_table` everywhere.
         self.in_table.load(Ordering::SeqCst) != 0
     }
 

@@ -155,7 +155,9 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + 'static> ExpiringMap<K, V,
     ///
     /// A change wins: if another call removes the key during the load, or gives it a value, the
     /// callers that waited get the loaded value, and the map does not keep it, whatever becomes of
-    /// the other one. A caller that comes after a removal loads anew.
+    /// the other one. A caller that comes after a removal loads anew: from a source that both
+    /// threads use under a lock, by messages, or by `SeqCst` atomics. (Weaker atomics may show the
+    /// load what was there before the removing thread changed it.)
     ///
     /// In a map with [`refresh_after`](super::ExpiringMapBuilder::refresh_after) one caller that
     /// finds an old value calls its `load`, too. The others get the old value at once.
