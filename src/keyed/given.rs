@@ -3,7 +3,9 @@
 
 use super::idle::Term;
 use super::removed::EndedSlot;
-use super::store::{Found, Hindered, Keyed, Life, Named, Offer, Pair, Place, RemovalCause, Store};
+use super::store::{
+    Entered, Found, Hindered, Keyed, Life, Named, Offer, Pair, Place, RemovalCause, Store,
+};
 use super::{StoreError, StoreMetrics};
 use crate::core::engine::{BadTimeout, DueBlock, Pin};
 use crate::core::occupancy::Ended;
@@ -44,12 +46,6 @@ pub(super) trait Item<K: 'static, V: 'static>: Sized {
     fn rest(shared: &Shared<K, V, Self>, gone: Gone<'_, K, V>) -> Self::Rest;
 }
 
-/// What [`Shared::add`] came to.
-pub(super) enum Added<'a, K: 'static, V: 'static, R> {
-    New(Place, u64, Option<Gone<'a, K, V>>),
-    There(R),
-}
-
 /// What the handles share with the reaper.
 pub(super) struct Shared<K: 'static, V: 'static, E: Item<K, V>> {
     /// Items that are still there keep the store, but not the target that they may lie in.
@@ -71,47 +67,49 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
     }
 
     /// Puts the offered entry in, unless its key has one: then returns what `there` makes of that
-    /// entry, and asks `there` again until it makes something. Otherwise returns the new entry's
-    /// place, and its deadline; and the entry, if the call has ended it again, because the store is
-    /// shut down.
+    /// entry, and asks `there` again until it makes something. Otherwise returns what `new` makes of
+    /// the new entry's place and deadline; and of the entry, if the call has ended it again, because
+    /// the store is shut down.
     #[inline(always)]
     pub(super) fn add<'s, R>(
         &'s self,
         offer: &mut Offer<'s, K, V>,
         timeout: Lifetime,
         there: impl Fn(&Found<'_, K, V>, &mut Option<Life>) -> Result<Option<R>, BadTimeout>,
-    ) -> Result<Added<'s, K, V, R>, StoreError>
+        new: impl FnOnce(Place, u64, Option<Gone<'s, K, V>>) -> R,
+    ) -> Result<R, StoreError>
     where
         K: Eq,
     {
         let (store, mut lost) = (&*self.store, None);
         loop {
             let (likely, pin) = (offer.likely(), store.engine.pin());
-            let attempt = match store.find_or_open(&pin, offer.wanted(likely)) {
+            let hindered = match store.find_or_open(&pin, offer.wanted(likely)) {
                 Ok(found) => match there(&found, &mut lost) {
-                    Ok(Some(made)) => return Ok(Added::There(made)),
-                    Ok(None) => Err(Hindered::Overtaken),
-                    Err(bad) => Err(bad.into()),
+                    Ok(Some(made)) => return Ok(made),
+                    Ok(None) => Hindered::Overtaken,
+                    Err(bad) => bad.into(),
                 },
                 Err(open) => {
-                    let mine = store.engine.mine(&pin);
+                    let (mine, deadlines) = (store.engine.mine(&pin), &store.engine.deadlines);
                     // The clock is read for each attempt: what went before may take its time.
-                    let deadlines = &store.engine.deadlines;
                     match deadlines.deadline(&mine.deadlines, timeout, store.timeout) {
+                        Err(bad) => bad.into(),
                         Ok((deadline, _)) => {
-                            let term = Term::until(deadline);
-                            let entered = offer.enter((&pin, mine), open, term, false);
-                            entered.map(|it| (it.new.place(), deadline, it.closed))
+                            match offer.enter((&pin, mine), open, Term::until(deadline), false) {
+                                Err(hindered) => hindered,
+                                Ok(Entered { new: entry, closed, .. }) => {
+                                    let place = entry.place();
+                                    drop(pin);
+                                    return Ok(new(place, deadline, closed));
+                                }
+                            }
                         }
-                        Err(bad) => Err(bad.into()),
                     }
                 }
             };
             drop(pin);
-            match attempt {
-                Ok((place, deadline, closed)) => return Ok(Added::New(place, deadline, closed)),
-                Err(hindered) => offer.resolve(hindered, self)?,
-            }
+            offer.resolve(hindered, self)?;
         }
     }
 

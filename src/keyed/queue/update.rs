@@ -1,7 +1,6 @@
 //! Writing: keys come, are renewed, and are removed.
 
 use super::{since_start, ExpiryQueue, Handle, Updated};
-use crate::keyed::given::Added;
 use crate::keyed::store::Touched;
 use crate::keyed::StoreError;
 use crate::time::{Lifetime, LifetimeError};
@@ -20,21 +19,26 @@ impl<K: Hash + Eq + Send + Sync + 'static> ExpiryQueue<K> {
     pub fn update(&self, key: K, timeout: Duration) -> Result<Updated, StoreError> {
         let (store, timeout) = (self.store(), Lifetime::After(timeout));
         let mut offer = store.offer(self.hash(&key), key, Some(()));
-        let added = self.shared.add(&mut offer, timeout, |found, lost| {
-            let renewed = store.renew(found, lost, timeout, false)?;
-            Ok(renewed.map(|renewed| match renewed {
-                Touched::Renewed(tick) => Updated::Renewed { expiry: since_start(store, tick) },
-                _ => Updated::Unchanged,
-            }))
-        });
-        match added? {
-            Added::New(.., Some(_)) => Err(StoreError::Closed),
-            Added::New(place, deadline, None) => {
-                let expiry = since_start(store, deadline);
-                Ok(Updated::Inserted { expiry, handle: Handle(place) })
-            }
-            Added::There(updated) => Ok(updated),
-        }
+        self.shared.add(
+            &mut offer,
+            timeout,
+            |found, lost| {
+                let renewed = store.renew(found, lost, timeout, false)?;
+                Ok(renewed.map(|renewed| match renewed {
+                    Touched::Renewed(tick) => {
+                        Ok(Updated::Renewed { expiry: since_start(store, tick) })
+                    }
+                    _ => Ok(Updated::Unchanged),
+                }))
+            },
+            |place, deadline, closed| match closed {
+                Some(_) => Err(StoreError::Closed),
+                None => {
+                    let expiry = since_start(store, deadline);
+                    Ok(Updated::Inserted { expiry, handle: Handle(place) })
+                }
+            },
+        )?
     }
 
     /// Renews the key if it is there, even if its time is up: until a poll, or the reaper, has

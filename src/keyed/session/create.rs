@@ -3,7 +3,6 @@
 use super::{Found, Seat, Session, SessionId, SessionTracker, Tracked};
 use crate::core::engine::BadTimeout;
 use crate::error::TokenError;
-use crate::keyed::given::Added;
 use crate::keyed::store::Life;
 use crate::keyed::StoreError;
 use std::time::Duration;
@@ -119,14 +118,22 @@ impl<T: Send + 'static> SessionTracker<T> {
     ) -> Result<Begun<T, R>, TokenError<T, StoreError>> {
         let timeout = seat.timeout();
         let mut offer = self.store.offer(self.hash(id), id, Some(seat));
-        match self.shared.add(&mut offer, self.granted(timeout), there) {
-            Ok(Added::New(place, _, None)) => Ok(Ok(Session { id, place, timeout })),
-            Ok(Added::New(.., Some(closed))) => {
-                // SAFETY: this call has ended the session, and takes its token here only.
-                let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
-                Err(TokenError { error: StoreError::Closed, token })
-            }
-            Ok(Added::There(made)) => Ok(Err((made, offer.into_pair().1))),
+        let there = |found: &Found<'_, T>, lost: &mut Option<Life>| {
+            Ok(there(found, lost)?.map(|made| Ok(Err(made))))
+        };
+        let added =
+            self.shared.add(&mut offer, self.granted(timeout), there, |place, _, closed| {
+                match closed {
+                    None => Ok(Ok(Session { id, place, timeout })),
+                    Some(closed) => {
+                        // SAFETY: this call has ended the session, and takes its token here only.
+                        let token = unsafe { closed.value().take_token(self.shared.extra.lend) };
+                        Err(TokenError { error: StoreError::Closed, token })
+                    }
+                }
+            });
+        match added {
+            Ok(begun) => Ok(begun?.map_err(|made| (made, offer.into_pair().1))),
             Err(error) => Err(TokenError { error, token: offer.into_pair().1.into_token() }),
         }
     }
