@@ -155,8 +155,8 @@ pub struct Outcome<T = ()> {
     /// Why it ended.
     pub reason: Reason,
     /// Time from the root's init to its end, by the tracker's clock, if this root was
-    /// [sampled](crate::AckTrackerBuilder::latency_sampling). Right for as long as the clock's
-    /// nanoseconds fit in 64 bits, 584 years.
+    /// [sampled](crate::AckTrackerBuilder::latency_sampling), and the clock did not panic. Right for
+    /// as long as the clock's nanoseconds fit in 64 bits, 584 years.
     pub latency: Option<Duration>,
 }
 

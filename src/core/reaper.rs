@@ -117,17 +117,18 @@ pub(crate) fn drive<P: Payload, C>(
         return Next::Round;
     }
     // Read after the announcement: a stall before it does not lengthen the sleep (Q12).
-    let now = engine.deadlines.now();
+    let now = engine.deadlines.reading();
     let longest = if engine.deadlines.pauses_in_suspend() { Duration::MAX } else { UNSEEN_SUSPEND };
-    let until = || engine.deadlines.ticks().until(now, next).min(longest);
-    Next::Sleep((next != NEVER).then(until))
+    let wait = || engine.deadlines.wait(now, next).min(longest);
+    Next::Sleep((next != NEVER).then(wait))
 }
 
 fn round<P: Payload, C>(engine: &Engine<P, C>, frontend: &impl Frontend<P>, share: Share) -> Round {
-    let began = engine.deadlines.now();
-    let round = engine.poll(began, share, frontend);
-    let now = engine.deadlines.now();
-    engine.busy.add(now.saturating_sub(began));
+    let began = engine.deadlines.reading();
+    let round = engine.poll(engine.deadlines.no_earlier(began), share, frontend);
+    if let (Some(began), Some(now)) = (began, engine.deadlines.reading()) {
+        engine.busy.add(now.saturating_sub(began));
+    }
     engine.rounds.add(1);
     round
 }

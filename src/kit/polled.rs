@@ -1,7 +1,6 @@
 //! What a poll returns.
 
-use crate::core::engine::Round;
-use crate::time::Ticks;
+use crate::core::engine::{Deadlines, Round};
 use std::time::Duration;
 
 /// What a call of `poll` left behind, in every store.
@@ -43,9 +42,9 @@ pub struct Polled {
 }
 
 impl Polled {
-    /// What a round that began at the clock reading `now` says.
-    pub(crate) fn of(round: Round, now: u64, ticks: &Ticks) -> Self {
-        Polled { more: round.more, next: round.next.map(|tick| ticks.until(now, tick)) }
+    /// What a round says that began by this reading of the clock.
+    pub(crate) fn of(round: Round, reading: Option<u64>, deadlines: &Deadlines) -> Self {
+        Polled { more: round.more, next: round.next.map(|tick| deadlines.wait(reading, tick)) }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A clock that panics: a store catches that, counts it, and goes by the reading with which its
 //! last round began.
 
-use crate::support::clocks::Breaks;
-use crate::support::{HOUR, SECOND};
+use crate::support::clocks::{Breaks, Reapers};
+use crate::support::{wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{
     AckTracker, ExpiringMap, ExpiryQueue, NewSession, Outcome, PendingMap, PendingTable,
     SessionTracker,
 };
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc;
 
 #[test]
@@ -70,6 +71,69 @@ fn no_call_of_any_store_panics() {
     // The queue was due at second 1: it takes the hour for a stall.
     assert_eq!((table.poll().len(), pending.poll().len()), (100, 99));
     assert_eq!(queue.shutdown().len(), 99);
+}
+
+/// The last round was an hour ago. The reaper slept until an hour after the entry was due, and
+/// counted the hour as its work.
+#[test]
+fn a_reaper_asks_again_soon() {
+    let clock = Reapers::new();
+    let (told, ended) = mpsc::channel();
+    let queue = ExpiryQueue::builder().interval(MS).clock(clock.clone());
+    let queue = queue.expiry_listener(move |key: &u64| told.send(*key).unwrap()).build().unwrap();
+    wait_for("the first round", || queue.metrics().reaper_rounds > 0);
+    clock.ahead.store(HOUR.as_nanos() as u64, SeqCst);
+    clock.panics.store(31, SeqCst);
+    queue.update(7, 20 * MS).unwrap();
+    assert_eq!(ended.recv_timeout(GENEROUS), Ok(7));
+    let metrics = queue.metrics();
+    assert!(metrics.reaper_busy < HOUR / 2, "{:?}", metrics.reaper_busy);
+}
+
+/// It slept until the next tick after its last round, again and again.
+#[test]
+fn a_reaper_leaves_a_broken_clock_alone_for_a_while() {
+    let clock = Reapers::new();
+    let queue = ExpiryQueue::<u64>::builder().interval(MS / 100).clock(clock.clone());
+    let queue = queue.build().unwrap();
+    for key in 1..1000 {
+        queue.update(key, MS * key as u32).unwrap();
+    }
+    clock.panics.store(usize::MAX, SeqCst);
+    std::thread::sleep(10 * MS);
+    let (before, began) = (queue.metrics().reaper_rounds, std::time::Instant::now());
+    std::thread::sleep(200 * MS);
+    let rounds = u128::from(queue.metrics().reaper_rounds - before);
+    let most = began.elapsed().as_millis() / 10 + 2;
+    assert!(rounds <= most, "{rounds} rounds, not {most}");
+}
+
+/// The last round was an hour ago, and the entry is due.
+#[test]
+fn a_caller_that_polls_asks_again_soon() {
+    let clock = Breaks::default();
+    let queue = ExpiryQueue::builder().clock(clock.clone()).build_manual().unwrap();
+    queue.update(1, HOUR).unwrap();
+    clock.time.advance(HOUR);
+    clock.is_broken(true);
+    assert!(queue.wait_time().unwrap() < SECOND);
+    let polled = queue.poll_into(&mut Vec::new(), 100);
+    assert!(!polled.more && polled.next.unwrap() < SECOND, "{polled:?}");
+}
+
+/// Nobody knows how long it took.
+#[test]
+fn an_outcome_has_no_latency() {
+    let clock = Breaks::default();
+    let (told, outcomes) = mpsc::channel();
+    let tracker = AckTracker::builder().latency_sampling(1.0).clock(clock.clone());
+    let tracker = tracker.on_outcome(move |outcome: Outcome| told.send(outcome).unwrap());
+    let tracker = tracker.build_manual().unwrap();
+    let root = tracker.issue(3, 7).unwrap();
+    clock.time.advance(SECOND);
+    clock.is_broken(true);
+    tracker.ack(root, 3).unwrap();
+    assert_eq!(outcomes.recv().unwrap().latency, None);
 }
 
 #[cfg(feature = "async")]

@@ -36,6 +36,25 @@ fn an_expiry_goes_by_a_clock_that_has_gone_back() {
     }
 }
 
+/// What a caller is to wait for is the clock, but not for what is due by the last round.
+#[test]
+fn a_wait_lasts_until_a_clock_that_has_gone_back_has_caught_up() {
+    let (queue, clock) = rig::queue(|queue| queue.shards(1));
+    for key in 0..1000 {
+        queue.update(key, SECOND * 10).unwrap();
+    }
+    queue.update(1000, SECOND * 30).unwrap();
+    clock.advance(SECOND * 20);
+    let mut expired = Vec::new();
+    assert!(queue.poll_into(&mut expired, 10).more);
+    clock.set(0);
+    assert_eq!(queue.wait_time(), Some(Duration::ZERO));
+    while queue.poll_into(&mut expired, 1000).more {}
+    assert_eq!(expired.len(), 1000);
+    let waits = [queue.wait_time(), queue.poll_into(&mut expired, 1000).next];
+    assert!(waits.iter().all(|wait| *wait > Some(SECOND * 20)), "{waits:?}");
+}
+
 /// With a budget too, and what was in the vector before stays where it is.
 #[test]
 fn a_poll_with_a_budget_carries_the_rest_forward() {

@@ -1,5 +1,6 @@
 //! One reaper for many stores.
 
+use crate::support::clocks::Reapers;
 use crate::support::{wait_for, GENEROUS, HOUR, MS, SECOND};
 use expiry::{
     edge, AckTracker, BuildError, Clock, ExpiringMap, ExpiryQueue, MonotonicClock, Outcome,
@@ -79,6 +80,25 @@ fn what_came_due_in_a_suspend_ends_soon_after_it() {
         clock.1.store(40_000_000_000, SeqCst);
         assert_eq!(ended.recv_timeout(15 * SECOND), Ok(1));
     }
+}
+
+/// It slept until the next tick after its last round, again and again.
+#[test]
+fn a_reaper_sleeps_until_a_clock_that_has_gone_back_has_caught_up() {
+    let clock = Reapers::new();
+    clock.ahead.store(HOUR.as_nanos() as u64, SeqCst);
+    let queue = ExpiryQueue::<u64>::builder().interval(MS / 100).clock(clock.clone());
+    let queue = queue.build().unwrap();
+    for key in 1..1000 {
+        queue.update(key, MS * key as u32).unwrap();
+    }
+    wait_for("a key to expire", || queue.len() < 999);
+    clock.ahead.store(0, SeqCst);
+    std::thread::sleep(10 * MS);
+    let before = queue.metrics().reaper_rounds;
+    std::thread::sleep(100 * MS);
+    let rounds = queue.metrics().reaper_rounds - before;
+    assert!(rounds < 10, "{rounds} rounds");
 }
 
 #[test]

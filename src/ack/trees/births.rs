@@ -12,14 +12,18 @@ impl<T: 'static> Trees<T> {
 
     #[inline(always)]
     pub(super) fn latency(&self, target: u64, id: u32) -> Option<Duration> {
-        self.is_sampled(target).then(|| self.age(id, self.now_exactly()))
+        if self.is_sampled(target) {
+            self.now_exactly().map(|now| self.age(id, now))
+        } else {
+            None
+        }
     }
 
     /// Birth stamp of a root that begins `now`: an exact reading if its latency will be reported.
     #[inline(always)]
     pub(super) fn born(&self, target: u64, now: u64) -> u64 {
         if self.is_sampled(target) {
-            self.now_exactly()
+            self.now_exactly().unwrap_or(now)
         } else {
             now
         }
@@ -27,7 +31,7 @@ impl<T: 'static> Trees<T> {
 
     #[cold]
     #[inline(never)]
-    fn now_exactly(&self) -> u64 {
+    fn now_exactly(&self) -> Option<u64> {
         self.engine.deadlines.reading()
     }
 

@@ -35,6 +35,9 @@ use std::time::{Duration, Instant};
 /// A quarter of the ticks that a lease can express.
 const QUARTER: u64 = 1 << 38;
 
+/// How long a thread that waits leaves a clock alone that has panicked.
+const RECOVERY: Duration = Duration::from_millis(10);
+
 /// The clock, without a virtual call where it is the default one.
 #[derive(Clone)]
 pub(crate) enum Source {
@@ -188,14 +191,14 @@ impl Deadlines {
     /// The clock's time, or the driver's, if the clock has gone back.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.reading().max(self.driven.load(Relaxed))
+        self.no_earlier(self.reading())
     }
 
-    /// The clock's time, also if it has gone back.
+    /// The clock's time, also if it has gone back. `None` if it panics.
     #[inline]
-    pub(crate) fn reading(&self) -> u64 {
+    pub(crate) fn reading(&self) -> Option<u64> {
         match &self.clock {
-            Source::Default(clock) => clock.now(),
+            Source::Default(clock) => Some(clock.now()),
             Source::Custom(clock) => self.read(|| clock.now()),
         }
     }
@@ -204,19 +207,37 @@ impl Deadlines {
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         let now = match &self.clock {
-            Source::Default(clock) => clock.coarse(),
+            Source::Default(clock) => Some(clock.coarse()),
             Source::Custom(clock) => self.read(|| clock.coarse()),
         };
-        now.max(self.driven.load(Relaxed))
+        self.no_earlier(now)
     }
 
-    /// Reads the user's clock; the driver's time, if that panics.
+    /// This reading, or the driver's time, if that is later or the clock has panicked.
     #[inline]
-    fn read(&self, clock: impl FnOnce() -> u64) -> u64 {
-        goes_on(clock).unwrap_or_else(|| {
+    pub(crate) fn no_earlier(&self, reading: Option<u64>) -> u64 {
+        let driven = self.driven.load(Relaxed);
+        reading.map_or(driven, |now| now.max(driven))
+    }
+
+    /// Reads the user's clock, and counts its panic.
+    #[inline]
+    fn read(&self, clock: impl FnOnce() -> u64) -> Option<u64> {
+        let now = goes_on(clock);
+        if now.is_none() {
             self.clock_panics.fetch_add(1, Relaxed);
-            self.driven.load(Relaxed)
-        })
+        }
+        now
+    }
+
+    /// How long a thread waits for this tick, by what the clock reads: one that has gone back has to
+    /// catch up first. The driver's time says nothing about a wait: it may be hours old.
+    pub(crate) fn wait(&self, reading: Option<u64>, tick: u64) -> Duration {
+        match reading {
+            _ if self.ticks.has_begun(tick, self.driven.load(Relaxed)) => Duration::ZERO,
+            Some(now) => self.ticks.until(now, tick),
+            None => RECOVERY,
+        }
     }
 
     #[inline]
@@ -372,7 +393,10 @@ impl Deadlines {
     pub(crate) fn instant(&self, lease: Lease) -> Option<Instant> {
         let (at, now) = match &self.clock {
             Source::Default(_) => self.born,
-            Source::Custom(_) => (Instant::now(), self.now()),
+            Source::Custom(_) => {
+                let at = Instant::now();
+                (at, self.reading().unwrap_or_else(|| self.driven.load(Relaxed)))
+            }
         };
         match self.of(lease) {
             NEVER => None,

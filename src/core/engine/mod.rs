@@ -322,15 +322,15 @@ impl<P: Payload, C> Engine<P, C> {
         let promises = self.stalls.promises(self.wakeup.has_reaper());
         let next = self.next_expiration().unwrap_or(NEVER);
         // The clock is read last: a stall in between makes the wait shorter (Q12).
-        let now = self.deadlines.now();
+        let reading = self.deadlines.reading();
         if let Some(before) = promises {
             let until = match next {
                 NEVER => u64::MAX,
                 next => self.deadlines.ticks().begins(next),
             };
-            self.stalls.promised(before, now, until);
+            self.stalls.promised(before, self.deadlines.no_earlier(reading), until);
         }
-        (next != NEVER).then(|| self.deadlines.ticks().until(now, next))
+        (next != NEVER).then(|| self.deadlines.wait(reading, next))
     }
 
     /// Publishes slot `id` in the index, unless `probe` takes a slot that is there already.

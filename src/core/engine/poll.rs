@@ -35,11 +35,11 @@ impl<P: Payload, C> Engine<P, C> {
 
     /// [`poll_beside`](Self::poll_beside) once: `more` also if other threads drove some shards.
     pub(crate) fn poll_once(&self, budget: usize, frontend: &impl Frontend<P>) -> Polled {
-        let now = self.deadlines.now();
-        let round = self.poll_beside(now, budget, frontend);
+        let reading = self.deadlines.reading();
+        let round = self.poll_beside(self.deadlines.no_earlier(reading), budget, frontend);
         self.tell_drains();
         let more = round.more || round.busy;
-        Polled { more, ..Polled::of(round, now, self.deadlines.ticks()) }
+        Polled { more, ..Polled::of(round, reading, &self.deadlines) }
     }
 
     /// [`poll_beside`](Self::poll_beside) for a caller that wants what is due. Unless this round
@@ -52,11 +52,12 @@ impl<P: Payload, C> Engine<P, C> {
         mut found: impl FnMut() -> bool,
     ) -> Polled {
         loop {
-            let now = self.deadlines.now();
+            let reading = self.deadlines.reading();
+            let now = self.deadlines.no_earlier(reading);
             let round = self.poll_beside(now, budget, frontend);
             self.tell_drains();
             if found() || round.more || !round.busy || !self.is_due(now) {
-                return Polled::of(round, now, self.deadlines.ticks());
+                return Polled::of(round, reading, &self.deadlines);
             }
         }
     }
