@@ -199,7 +199,7 @@ impl Deadlines {
     pub(crate) fn reading(&self) -> Option<u64> {
         match &self.clock {
             Source::Default(clock) => Some(clock.now()),
-            Source::Custom(clock) => self.read(|| clock.now()),
+            Source::Custom(_) => self.read(Clock::now),
         }
     }
 
@@ -207,10 +207,10 @@ impl Deadlines {
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         let now = match &self.clock {
-            Source::Default(clock) => Some(clock.coarse()),
-            Source::Custom(clock) => self.read(|| clock.coarse()),
+            Source::Default(clock) => clock.coarse(),
+            Source::Custom(_) => self.no_earlier(self.read(Clock::coarse)),
         };
-        self.no_earlier(now)
+        now.max(self.driven.load(Relaxed))
     }
 
     /// This reading, or the driver's time, if that is later or the clock has panicked.
@@ -221,9 +221,11 @@ impl Deadlines {
     }
 
     /// Reads the user's clock, and counts its panic.
-    #[inline]
-    fn read(&self, clock: impl FnOnce() -> u64) -> Option<u64> {
-        let now = goes_on(clock);
+    #[cold] // keeps the way of the default clock short
+    #[inline(never)]
+    fn read(&self, read: fn(&dyn Clock) -> u64) -> Option<u64> {
+        let Source::Custom(clock) = &self.clock else { return None };
+        let now = goes_on(|| read(&**clock));
         if now.is_none() {
             self.clock_panics.fetch_add(1, Relaxed);
         }
