@@ -10,6 +10,7 @@ use super::store::{Pair, RemovalCause, Store};
 use crate::core::lease::Lease;
 use crate::core::occupancy::Ended;
 use crate::core::slot::Slot;
+use crate::sync::{fence, Ordering};
 #[cfg(expiry_loom)]
 use loom::sync::Arc as Shared;
 use std::fmt;
@@ -123,6 +124,10 @@ impl<K: 'static, V: 'static> Drop for Keeps<'_, K, V> {
     #[inline]
     fn drop(&mut self) {
         if let Keeps::Kept(store) = self {
+            // Between the push and the look, as a shutdown's between `refusing` and its flush: one
+            // of the two finds the slot.
+            // survives: in models each push is followed by a read-modify-write.
+            fence(Ordering::SeqCst);
             if store.engine.admission.is_refusing() {
                 store.free_undriven();
             }

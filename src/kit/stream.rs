@@ -22,7 +22,7 @@ impl Listeners {
 
     /// Whether tasks wait; for a thread that has just sent something. crossbeam's send is what
     /// [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially
-    /// consistent swap of the tail. A receiver that finds the queue empty has made a fence before
+    /// consistent operation on the tail. A receiver that finds the queue empty has made a fence before
     /// it read the tail. crossbeam's own receivers rely on that.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {

@@ -39,7 +39,7 @@ impl<T> Exclusive<T> {
     /// value is in the midst of a change for ever.
     pub(crate) fn is_lost(&self) -> bool {
         // survives: stronger than needed: another process's number is read only in a child of
-        // `fork`, which has one thread.
+        // `fork`, whose threads have it by their spawn; and no thread reads anything behind it.
         let taken = self.taken.load(Ordering::Acquire);
         taken != 0 && taken != process::current()
     }

@@ -49,7 +49,7 @@ impl<T> Stack<T> {
 
     /// Whether there is nothing on it just then. SeqCst: see [`super::tasks`].
     pub(crate) fn is_empty(&self) -> bool {
-        // survives: loom sees no crossbeam swap of the tail and has no sequential consistency. In
+        // survives: loom does not see crossbeam's tail and has no sequential consistency. In
         // models a fence before it stands for both.
         self.head.load(Ordering::SeqCst).is_null()
     }

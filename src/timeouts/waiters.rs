@@ -25,8 +25,8 @@
 //!
 //! # Registering again in place
 //!
-//! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then changes the
-//! block's next expiration by a read-modify-write, and ends its entry if the block is closed (W5,
+//! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then registers the
+//! deadline as that of a new entry (`engine::fence`), and ends its entry if the block is closed (W5,
 //! W8).
 //!
 //! User code (a waker's clone, wake and drop) runs only when the slot is in its final state, or

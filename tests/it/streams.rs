@@ -1,7 +1,7 @@
 //! Streams of what has ended: by wakers that count, and under tokio.
 
 use crate::support::clocks::Moved;
-use crate::support::{on_threads, poll_with, waker, Task, SECOND};
+use crate::support::{on_threads, poll_with, wait_for, waker, Task, SECOND};
 use crate::threads::begin_until_closed;
 use expiry::{
     edge, AckTracker, ExpiryQueue, ManualClock, Outcome, Outcomes, Reason, ReceiverStream, Root,
@@ -400,4 +400,32 @@ fn all_are_told_before_the_end_under_tokio() {
 fn all_are_told_before_the_end_on_one_thread() {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     all_are_told_before_the_end(&builder.build().unwrap());
+}
+
+/// A thread that has an outcome to deliver waits for room, and the shutdown does not wait for it:
+/// then that thread ends the stream.
+#[test]
+fn a_stream_ends_although_a_shutdown_in_a_listener_waits_for_no_thread() {
+    let builder = AckTracker::builder().shards(1);
+    let (tracker, outcomes) = builder.build_manual_with_channel(1, WhenFull::Wait).unwrap();
+    fail(&tracker, 1);
+    let waits = {
+        let tracker = tracker.clone();
+        std::thread::spawn(move || fail(&tracker, 2))
+    };
+    wait_for("the second failure", || tracker.metrics().total.failed == 2);
+    let clock = ManualClock::new();
+    let listener = {
+        let tracker = tracker.clone();
+        move |_: &u64| drop(tracker.shutdown(ShutdownMode::Cancel))
+    };
+    let queue = ExpiryQueue::builder().clock(clock.clone()).expiry_listener(listener);
+    let queue = queue.build_manual().unwrap();
+    queue.update(1, SECOND).unwrap();
+    clock.advance(2 * SECOND);
+    assert!(queue.poll().is_empty());
+    waits.join().unwrap();
+    let (task, mut stream) = (Task::new(), outcomes.into_stream());
+    assert_eq!((owner(&task, &mut stream), owner(&task, &mut stream)), (1, 2));
+    assert!(matches!(task.next(&mut stream), Poll::Ready(None)));
 }

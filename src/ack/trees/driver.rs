@@ -82,7 +82,13 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
         });
         if let (true, Target::Channel(sender)) = (closed, &self.target) {
             if self.have_delivered() {
-                sender.finish();
+                return sender.finish();
+            }
+            #[cfg(feature = "async")]
+            {
+                self.left.store(true, std::sync::atomic::Ordering::Release);
+                self.engine.fence.before_look();
+                self.finish_what_was_left();
             }
         }
     }

@@ -97,7 +97,7 @@ impl<T: 'static> Trees<T> {
         finish: impl FnOnce(&Mine, Ended<'s, Tree<T>>) -> R,
     ) -> Result<Option<R>, Refused> {
         self.engine.with_stripe(|mine, _| {
-            let _delivering = mine.frontend.undelivered.announce();
+            let _delivering = self.announce(mine);
             // Issued roots ask too: `fail_all` may find one before its `issue` has returned.
             if self.engine.fence.is_closing() {
                 return Err(Refused::Closed);

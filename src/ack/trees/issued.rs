@@ -179,7 +179,7 @@ impl<T: 'static> Trees<T> {
         root: u64,
         target: u64,
     ) -> bool {
-        let _delivering = mine.frontend.undelivered.announce();
+        let _delivering = self.announce(mine);
         let ended = loop {
             match live.end() {
                 Ok(ended) => break ended,

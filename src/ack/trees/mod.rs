@@ -69,6 +69,8 @@ use crate::kit::lifecycle::Leftovers;
 use crate::kit::panics::Panics;
 use crate::kit::target::Target;
 use crate::time::{Lifetime, LifetimeError};
+#[cfg(feature = "async")]
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 
 /// One shard's part of a thread's counters. Its size is a power of two: an address is a shift.
@@ -134,6 +136,9 @@ pub(crate) struct Trees<T: 'static> {
     pub(crate) target: Target<Outcome<T>, Handler<T>>,
     /// Caught panics of handlers, and of tokens that were dropped.
     pub(crate) panics: Panics,
+    /// A shutdown has left the channel's end to the threads that deliver.
+    #[cfg(feature = "async")]
+    left: AtomicBool,
     /// The roots that a shutdown has ended and has yet to return. (Threads share the trees if
     /// tokens may move between them, as its mutex says.)
     pub(crate) returned: Leftovers<Outcome<T>>,
@@ -154,6 +159,8 @@ impl<T: 'static> Trees<T> {
             engine: Engine::new(config, share)?,
             settings,
             early: AtomicU64::new(0),
+            #[cfg(feature = "async")]
+            left: AtomicBool::new(false),
             target,
             panics: Panics::default(),
             returned: Leftovers::new(),

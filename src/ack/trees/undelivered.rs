@@ -4,7 +4,20 @@
 //! about to end a root before the swap that ends it, and withdraws the announcement when it has
 //! delivered the outcome. A shutdown that finds the root ended therefore finds the announcement,
 //! and waits until it is withdrawn (`Trees::have_delivered`).
+//!
+//! A shutdown inside a call of the user's code does not wait. It leaves the channel's end to the
+//! threads that deliver:
+//!
+//! ```text
+//!   the delivering thread                  the shutdown that does not wait
+//!   withdraws its announcement             left := true
+//!   light                                  heavy
+//!   left, and none is announced: finish    none is announced: finish
+//! ```
 
+use super::{Mine, Trees};
+#[cfg(feature = "async")]
+use crate::kit::target::Target;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -14,15 +27,6 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub(super) struct Undelivered(AtomicU64);
 
 impl Undelivered {
-    /// Announces, until the guard is dropped, that this thread is about to end a root and to
-    /// deliver its outcome. Called before the swap that ends the root.
-    #[inline(always)]
-    pub(super) fn announce(&self) -> Delivering<'_> {
-        // One thread writes, so this need not be a read-modify-write.
-        self.0.store(self.0.load(Relaxed) + 1, Relaxed);
-        Delivering(&self.0)
-    }
-
     /// Runs `f`, which may do anything, a shutdown included, after the outcome of the last
     /// announcement was delivered, and without that announcement. Earlier ones stand: `f` may run
     /// in a waker that this thread calls while it has another outcome to deliver.
@@ -43,16 +47,50 @@ impl Undelivered {
     }
 }
 
-/// One announcement of [`Undelivered`]. Dropping it takes the announcement back.
-pub(super) struct Delivering<'a>(&'a AtomicU64);
+impl<T: 'static> Trees<T> {
+    /// Announces, until the guard is dropped, that this thread is about to end a root and to
+    /// deliver its outcome. Called before the swap that ends the root.
+    #[inline(always)]
+    pub(super) fn announce<'a>(&'a self, mine: &'a Mine) -> Delivering<'a, T> {
+        let Undelivered(count) = &mine.frontend.undelivered;
+        // One thread writes, so this need not be a read-modify-write.
+        count.store(count.load(Relaxed) + 1, Relaxed);
+        Delivering { trees: self, count }
+    }
 
-impl Drop for Delivering<'_> {
+    /// Ends the channel if a shutdown has left that to the threads that deliver, and none has an
+    /// outcome to deliver any more.
+    #[cfg(feature = "async")]
+    #[cold]
+    #[inline(never)]
+    pub(super) fn finish_what_was_left(&self) {
+        if let Target::Channel(sender) = &self.target {
+            let mut stripes = self.engine.stripes();
+            if self.left.load(Acquire) && stripes.all(|it| it.undelivered.are_delivered()) {
+                sender.finish();
+            }
+        }
+    }
+}
+
+/// One announcement of [`Undelivered`]. Dropping it takes the announcement back.
+pub(super) struct Delivering<'a, T: 'static> {
+    #[cfg_attr(not(feature = "async"), allow(dead_code))]
+    trees: &'a Trees<T>,
+    count: &'a AtomicU64,
+}
+
+impl<T: 'static> Drop for Delivering<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        let announced = self.0.load(Relaxed);
+        let announced = self.count.load(Relaxed);
         // Release pairs with `are_delivered`: a thread that finds no announcement finds the
         // outcome.
         // survives: loom sees neither this standard atomic nor crossbeam's channel.
-        self.0.store(announced - 1, Release);
+        self.count.store(announced - 1, Release);
+        #[cfg(feature = "async")]
+        if self.trees.engine.fence.is_closing() {
+            self.trees.finish_what_was_left();
+        }
     }
 }

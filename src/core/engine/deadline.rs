@@ -459,7 +459,9 @@ impl Deadlines {
     /// The latest deadline that a lease can have now.
     #[inline]
     pub(crate) fn furthest(&self) -> u64 {
-        // survives: one word. A caller that reads an older one catches up once more.
+        // Acquire pairs with `end_round`: the caller's swap of a lease passes `earliest` on, so who
+        // reads that lease decodes it by an `earliest` within reach.
+        // survives: both are standard atomics.
         expressible(self.caught_up.load(Acquire) + 3 * QUARTER - 2)
     }
 }

@@ -62,7 +62,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// After a poll, the tasks that wait for the end of a shutdown look again.
+    /// After a poll, the tasks that wait for the end of a shutdown look again. The round's ends come
+    /// before this look: `close_what_was_left` makes a fence in between.
     fn tell_drains(&self) {
         #[cfg(feature = "async")]
         if self.admission.is_refusing() {
@@ -82,7 +83,6 @@ impl<P: Payload, C> Engine<P, C> {
             return round;
         }
         let driving = self.driving();
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
         let now = self.deadlines.begin_round(now);
         let tick = self.deadlines.ticks().at(now);
         let Some(pauses) = self.standing_pauses(now, tick) else {
@@ -118,7 +118,10 @@ impl<P: Payload, C> Engine<P, C> {
                 left(at);
             }
         }
-        let caught_up = |at: usize| self.shards[at].caught_up.load(relaxed);
+        // Acquire pairs with the driver that has visited the shard: what it ended, this thread, and
+        // who finds `earliest` by it, do not find live.
+        let acquire = std::sync::atomic::Ordering::Acquire;
+        let caught_up = |at: usize| self.shards[at].caught_up.load(acquire);
         if let Some(least) = (0..shards).map(caught_up).min() {
             self.deadlines.end_round(least);
         }

@@ -122,7 +122,8 @@ impl Ring {
         for look in 0..2 * LOOKS {
             let position = self.position.load(Ordering::Relaxed);
             // survives: the segment is loaded with Acquire, and a chunk whose segment is not seen
-            // yet has no room. A shutdown learns of the chunk by `peak`.
+            // yet has no room. A shutdown learns of the chunk by `peak`. (Either this Acquire or
+            // the segment's may go, not both.)
             let active = self.active.load(Ordering::Acquire);
             if active == 0 {
                 return None;

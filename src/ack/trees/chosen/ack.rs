@@ -110,7 +110,7 @@ impl<T: 'static> Trees<T> {
     ) -> bool {
         let seen = found.lease;
         let mut live = found.by(found.slot.lease());
-        let _delivering = mine.frontend.undelivered.announce();
+        let _delivering = self.announce(mine);
         if self.engine.fence.is_closing() {
             return false;
         }

@@ -70,7 +70,7 @@ impl<T: 'static> Trees<T> {
         // From here on the entry has the root's deadline, which renewals may already move.
         let mut initing = Lease::new(State::Initing, early.generation(), deadline);
         // The announcement covers what a shutdown finds on its way here, and leaves to this thread.
-        let delivering = mine.frontend.undelivered.announce();
+        let delivering = self.announce(mine);
         if self.engine.fence.is_closing() {
             return Err(AckError::Closed);
         }
