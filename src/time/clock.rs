@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 ///   makes an expiry late, never early.
 /// * Whether the time that a machine spends suspended counts is the clock's choice; each clock of
 ///   this crate says what it does.
+/// * A store asks for `lag`, `pauses_in_suspend` and `is_manual` when it is built, and not again.
 pub trait Clock: Send + Sync + 'static {
     /// The time now, in nanoseconds since this clock's origin.
     fn now(&self) -> u64;

@@ -81,11 +81,12 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
             });
         });
         if let (true, Target::Channel(sender)) = (closed, &self.target) {
-            if self.have_delivered() {
-                return sender.finish();
+            let is_over = self.have_delivered();
+            if is_over {
+                sender.finish();
             }
             #[cfg(feature = "async")]
-            {
+            if !is_over {
                 self.left.store(true, std::sync::atomic::Ordering::Release);
                 self.engine.fence.before_look();
                 self.finish_what_was_left();

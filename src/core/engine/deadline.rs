@@ -158,8 +158,9 @@ impl Deadlines {
             Source::Default(clock) => clock,
             Source::Custom(clock) => clock,
         };
-        let (now, lag, pauses_in_suspend) = (asked.now(), asked.lag(), asked.pauses_in_suspend());
-        let born = (Instant::now(), now);
+        // In this order: no entry ends before the instant that its holder is told.
+        let (at, now) = (Instant::now(), asked.now());
+        let (lag, pauses_in_suspend) = (asked.lag(), asked.pauses_in_suspend());
         // A lag that is small beside the interval, or the grain, is added to every deadline.
         let (brief, is_small) = match precision {
             Precision::Interval(interval) => (0, lag <= interval / 4),
@@ -179,7 +180,7 @@ impl Deadlines {
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
             earliest: AtomicU64::new(0),
-            born,
+            born: (at, now),
         }
     }
 
