@@ -233,7 +233,7 @@ impl Deadlines {
         now
     }
 
-    /// How long a thread waits for this tick, by what the clock reads: one that has gone back has to
+    /// How long a thread waits for this tick, by what the clock reads: one that has gone back must
     /// catch up first. The driver's time says nothing about a wait: it may be hours old.
     pub(crate) fn wait(&self, reading: Option<u64>, tick: u64) -> Duration {
         match reading {
