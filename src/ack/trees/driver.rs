@@ -88,7 +88,6 @@ impl<T: 'static> Frontend<Tree<T>> for Trees<T> {
             #[cfg(feature = "async")]
             if !is_over {
                 self.left.store(true, std::sync::atomic::Ordering::Release);
-                self.engine.fence.before_look();
                 self.finish_what_was_left();
             }
         }

@@ -5,19 +5,19 @@
 //! delivered the outcome. A shutdown that finds the root ended therefore finds the announcement,
 //! and waits until it is withdrawn (`Trees::have_delivered`).
 //!
-//! A shutdown inside a call of the user's code does not wait. It leaves the channel's end to the
-//! threads that deliver:
-//!
-//! ```text
-//!   the delivering thread                  the shutdown that does not wait
-//!   withdraws its announcement             left := true
-//!   light                                  heavy
-//!   left, and none is announced: finish    none is announced: finish
-//! ```
+//! A shutdown inside a call of the user's code does not wait. It notes that the channel's end is
+//! *left* to the threads that deliver, makes a fence, and looks again whether none is announced. A
+//! thread that withdraws an announcement and finds that a shutdown has begun
+//! (`engine::fence`) makes a fence, too, and looks at both. So
+//! of the shutdown and all these threads the one whose fence comes last finds all announcements
+//! withdrawn, and the note, and ends the channel.
 
 use super::{Mine, Trees};
 #[cfg(feature = "async")]
-use crate::kit::target::Target;
+use crate::{
+    kit::target::Target,
+    sync::{fence, Ordering},
+};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -64,6 +64,8 @@ impl<T: 'static> Trees<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn finish_what_was_left(&self) {
+        // survives: `left` and the announcements are standard atomics.
+        fence(Ordering::SeqCst);
         if let Target::Channel(sender) = &self.target {
             let mut stripes = self.engine.stripes();
             if self.left.load(Acquire) && stripes.all(|it| it.undelivered.are_delivered()) {

@@ -76,12 +76,6 @@ impl Fence {
     /// Called when a shutdown begins, before it ends entries.
     pub(super) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.before_look();
-    }
-
-    /// The heavy side to [`is_closing`](Self::is_closing), whose thread has stored before it what
-    /// the caller looks at afterwards.
-    pub(crate) fn before_look(&self) {
         self.barrier.heavy();
         // survives: models that end roots beside a shutdown have the fence of two sides.
         if !self.barrier.is_on() {
