@@ -402,30 +402,35 @@ fn all_are_told_before_the_end_on_one_thread() {
     all_are_told_before_the_end(&builder.build().unwrap());
 }
 
-/// A thread that has an outcome to deliver waits for room, and the shutdown does not wait for it:
-/// then that thread ends the stream.
+/// Threads that have outcomes to deliver wait for room, and the shutdown does not wait for them:
+/// then the last of them ends the stream.
 #[test]
 fn a_stream_ends_although_a_shutdown_in_a_listener_waits_for_no_thread() {
-    let builder = AckTracker::builder().shards(1);
-    let (tracker, outcomes) = builder.build_manual_with_channel(1, WhenFull::Wait).unwrap();
-    fail(&tracker, 1);
-    let waits = {
-        let tracker = tracker.clone();
-        std::thread::spawn(move || fail(&tracker, 2))
-    };
-    wait_for("the second failure", || tracker.metrics().total.failed == 2);
-    let clock = ManualClock::new();
-    let listener = {
-        let tracker = tracker.clone();
-        move |_: &u64| drop(tracker.shutdown(ShutdownMode::Cancel))
-    };
-    let queue = ExpiryQueue::builder().clock(clock.clone()).expiry_listener(listener);
-    let queue = queue.build_manual().unwrap();
-    queue.update(1, SECOND).unwrap();
-    clock.advance(2 * SECOND);
-    assert!(queue.poll().is_empty());
-    waits.join().unwrap();
-    let (task, mut stream) = (Task::new(), outcomes.into_stream());
-    assert_eq!((owner(&task, &mut stream), owner(&task, &mut stream)), (1, 2));
-    assert!(matches!(task.next(&mut stream), Poll::Ready(None)));
+    for threads in [1, 3].repeat(5) {
+        let builder = AckTracker::builder().shards(1);
+        let (tracker, outcomes) = builder.build_manual_with_channel(1, WhenFull::Wait).unwrap();
+        fail(&tracker, 0);
+        let waits = |owner| {
+            let tracker = tracker.clone();
+            std::thread::spawn(move || fail(&tracker, owner))
+        };
+        let waits: Vec<_> = (1..=threads).map(waits).collect();
+        wait_for("the failures", || tracker.metrics().total.failed == threads + 1);
+        let clock = ManualClock::new();
+        let listener = {
+            let tracker = tracker.clone();
+            move |_: &u64| drop(tracker.shutdown(ShutdownMode::Cancel))
+        };
+        let queue = ExpiryQueue::builder().clock(clock.clone()).expiry_listener(listener);
+        let queue = queue.build_manual().unwrap();
+        queue.update(1, SECOND).unwrap();
+        clock.advance(2 * SECOND);
+        assert!(queue.poll().is_empty());
+        waits.into_iter().for_each(|wait| wait.join().unwrap());
+        let (task, mut stream) = (Task::new(), outcomes.into_stream());
+        let mut owners: Vec<_> = (0..=threads).map(|_| owner(&task, &mut stream)).collect();
+        owners.sort_unstable();
+        assert!(owners.into_iter().eq(0..=threads));
+        assert!(matches!(task.next(&mut stream), Poll::Ready(None)), "{threads} threads");
+    }
 }

@@ -7,10 +7,9 @@
 //!
 //! A shutdown inside a call of the user's code does not wait. It notes that the channel's end is
 //! *left* to the threads that deliver, makes a fence, and looks again whether none is announced. A
-//! thread that withdraws an announcement and finds that a shutdown has begun
-//! (`engine::fence`) makes a fence, too, and looks at both. So
-//! of the shutdown and all these threads the one whose fence comes last finds all announcements
-//! withdrawn, and the note, and ends the channel.
+//! thread that withdraws an announcement and finds that a shutdown has begun (`engine::fence`)
+//! makes a fence, too, and looks at both. So of the shutdown and all these threads the one whose
+//! fence comes last finds the note and no announcement, and ends the channel.
 
 use super::{Mine, Trees};
 #[cfg(feature = "async")]
