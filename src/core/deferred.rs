@@ -69,9 +69,9 @@ impl Deferred {
         if self.is_empty() {
             return None;
         }
-        // survives: the driver begins a wait before it follows a link (`Reclaim::gather`).
-        // crossbeam makes a SeqCst fence when that wait is deferred and flushed, which acquires what
-        // the push released. No thread reads anything behind the 0 that the swap leaves.
+        // survives: the driver begins a wait before it follows a link (`Reclaim::gather`). When
+        // crossbeam defers and flushes that, it makes a SeqCst fence, which acquires what the push
+        // released. No thread reads anything behind the 0 that the swap leaves.
         let head = self.head.swap(0, Ordering::AcqRel);
         #[allow(clippy::cast_possible_truncation)] // an id plus one
         Some(Chain((head as u32).wrapping_sub(1)))

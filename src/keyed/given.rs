@@ -67,9 +67,9 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
     }
 
     /// Puts the offered entry in, unless its key has one: then returns what `there` makes of that
-    /// entry, and asks `there` again until it makes something. Otherwise returns what `new` makes of
-    /// the new entry's place and deadline; and of the entry, if the call has ended it again, because
-    /// the store is shut down.
+    /// entry, and asks `there` again until it makes something. Otherwise returns what `new` makes
+    /// of the new entry's place and deadline; and of the entry, if the call has ended it again,
+    /// because the store is shut down.
     #[inline(always)]
     pub(super) fn add<'s, R>(
         &'s self,
@@ -93,17 +93,17 @@ impl<K: 'static, V: 'static, E: Item<K, V>> Shared<K, V, E> {
                 Err(open) => {
                     let (mine, deadlines) = (store.engine.mine(&pin), &store.engine.deadlines);
                     // The clock is read for each attempt: what went before may take its time.
-                    match deadlines.deadline(&mine.deadlines, timeout, store.timeout) {
-                        Err(bad) => bad.into(),
-                        Ok((deadline, _)) => {
-                            match offer.enter((&pin, mine), open, Term::until(deadline), false) {
-                                Err(hindered) => hindered,
-                                Ok(Entered { new: entry, closed, .. }) => {
-                                    let place = entry.place();
-                                    drop(pin);
-                                    return Ok(new(place, deadline, closed));
-                                }
-                            }
+                    let times = deadlines.deadline(&mine.deadlines, timeout, store.timeout);
+                    let entered = times.map_err(Hindered::from).and_then(|(deadline, _)| {
+                        let term = Term::until(deadline);
+                        Ok((offer.enter((&pin, mine), open, term, false)?, deadline))
+                    });
+                    match entered {
+                        Err(hindered) => hindered,
+                        Ok((Entered { new: entry, closed, .. }, deadline)) => {
+                            let place = entry.place();
+                            drop(pin);
+                            return Ok(new(place, deadline, closed));
                         }
                     }
                 }

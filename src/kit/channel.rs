@@ -112,9 +112,9 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // SeqCst pairs with `Sender::put`, which sends and then looks at the count: either that look
-        // finds 0, or the items that were sent before are found here. A send moves the channel's
-        // tail by a SeqCst operation, and `try_recv` makes a fence before it reads the tail.
+        // SeqCst pairs with `Sender::put`, which sends and then looks at the count: either that
+        // look finds 0, or the items that were sent before are found here. A send moves the
+        // channel's tail by a SeqCst operation, and `try_recv` makes a fence before it reads that.
         // survives: loom does not see crossbeam's channel.
         if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
             drop_each(self.ends.items());

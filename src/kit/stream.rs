@@ -22,8 +22,8 @@ impl Listeners {
 
     /// Whether tasks wait; for a thread that has just sent something. crossbeam's send is what
     /// [`tasks`](crate::sync::tasks) asks for: it takes its place in the queue by a sequentially
-    /// consistent operation on the tail. A receiver that finds the queue empty has made a fence before
-    /// it read the tail. crossbeam's own receivers rely on that.
+    /// consistent operation on the tail. A receiver that finds the queue empty has made a fence
+    /// before it read the tail. crossbeam's own receivers rely on that.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
         // Loom does not see crossbeam's orderings.

@@ -29,11 +29,11 @@ use std::time::{Duration, Instant};
 ///
 /// # Contract
 ///
-/// * A panic of the clock is caught, and counted in the store's metrics: the store then goes by the
-///   reading with which its last round began. With nothing due that round may have been hours ago.
-///   An entry that begins, or is renewed, by that reading may expire early by as much. A thread that
-///   waits for what is due asks the clock again after 10 ms. A store is not built with a clock that
-///   panics then.
+/// * A panic of the clock is caught, and counted in the store's metrics: the store then goes by
+///   the reading with which its last round began. With nothing due that round may have been
+///   hours ago. An entry that begins, or is renewed, by that reading may expire early by as
+///   much. A thread that waits for what is due asks the clock again after 10 ms. A store is not
+///   built with a clock that panics then.
 /// * `now` should not go backwards. If it does, nothing expires early and nothing is lost: time
 ///   stands still for the engine until the clock has caught up.
 /// * `coarse` may lag behind `now` by at most `lag` nanoseconds, and must never be ahead of it. The

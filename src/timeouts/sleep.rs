@@ -189,7 +189,7 @@ impl<T: Deref<Target = Timeouts>> Sleep<T> {
                 State::Set { due } => match self.waiters().register_until(due, waker) {
                     None => self.state = State::Over,
                     Some(registered) => {
-                        let (_, Waiter { id, lease }) = registered?;
+                        let Waiter { id, lease } = registered?;
                         self.state = State::Waiting { due, lease, id };
                         return Poll::Pending;
                     }

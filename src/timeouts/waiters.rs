@@ -25,9 +25,9 @@
 //!
 //! # Registering again in place
 //!
-//! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then registers the
-//! deadline as that of a new entry (`engine::fence`), and ends its entry if the block is closed (W5,
-//! W8).
+//! Between DEAD and LIVE a scan, or a shutdown, passes the slot by. So the owner then registers
+//! the deadline as that of a new entry (`engine::fence`), and ends its entry if the block is closed
+//! (W5, W8).
 //!
 //! User code (a waker's clone, wake and drop) runs only when the slot is in its final state, or
 //! belongs to the calling thread alone.
@@ -155,9 +155,9 @@ impl Waiters {
         &self,
         due: u64,
         waker: &Waker,
-    ) -> Option<Result<(u64, Waiter), TimerError>> {
+    ) -> Option<Result<Waiter, TimerError>> {
         let tick = self.engine.deadlines.ticks().at(self.engine.deadlines.coarse_now());
-        (due > tick).then(|| self.register_by(|_| due, waker))
+        (due > tick).then(|| Ok(self.register_by(|_| due, waker)?.1))
     }
 
     #[inline(always)]

@@ -19,14 +19,14 @@ fn a_map_goes_by_its_last_round() {
     clock.time.advance(5 * SECOND);
     assert!(!map.poll(usize::MAX).more);
     clock.time.advance(9 * SECOND);
-    clock.is_broken(true);
+    clock.set_broken(true);
     assert!(map.get(&1).is_some(), "its time is not up at second 5");
     map.insert(2, 2).unwrap();
     assert!(!map.poll(usize::MAX).more);
     assert_eq!(map.len(), 2);
     let panics = map.metrics().listener_panics;
     assert!(panics >= 3, "{panics}");
-    clock.is_broken(false);
+    clock.set_broken(false);
     assert!(map.get(&1).is_none());
     assert!(map.get(&2).is_some(), "inserted at second 5");
     clock.time.advance(2 * SECOND);
@@ -49,7 +49,7 @@ fn no_call_of_any_store_panics() {
     let sessions = sessions.build_manual().unwrap();
     let table = PendingTable::builder().clock(clock.clone()).build_manual().unwrap();
     let pending = PendingMap::builder().clock(clock.clone()).build_manual().unwrap();
-    clock.is_broken(true);
+    clock.set_broken(true);
     let root = tracker.issue(3, 7).unwrap();
     tracker.ack(root, 3).unwrap();
     tracker.ack(9_u64, 5).unwrap();
@@ -66,7 +66,7 @@ fn no_call_of_any_store_panics() {
     assert!(queue.remove(&0).is_some());
     assert_eq!(pending.take(&0), Some(0));
     assert!(queue.poll().is_empty() && table.poll().is_empty() && pending.poll().is_empty());
-    clock.is_broken(false);
+    clock.set_broken(false);
     clock.time.advance(HOUR);
     // The queue was due at second 1: it takes the hour for a stall.
     assert_eq!((table.poll().len(), pending.poll().len()), (100, 99));
@@ -115,13 +115,13 @@ fn a_caller_that_polls_asks_again_soon() {
     let queue = ExpiryQueue::builder().clock(clock.clone()).build_manual().unwrap();
     queue.update(1, HOUR).unwrap();
     clock.time.advance(HOUR);
-    clock.is_broken(true);
+    clock.set_broken(true);
     assert!(queue.wait_time().unwrap() < SECOND);
     let polled = queue.poll_into(&mut Vec::new(), 100);
     assert!(!polled.more && polled.next.unwrap() < SECOND, "{polled:?}");
 }
 
-/// Nobody knows how long it took.
+/// No clock has measured it.
 #[test]
 fn an_outcome_has_no_latency() {
     let clock = Breaks::default();
@@ -131,7 +131,7 @@ fn an_outcome_has_no_latency() {
     let tracker = tracker.build_manual().unwrap();
     let root = tracker.issue(3, 7).unwrap();
     clock.time.advance(SECOND);
-    clock.is_broken(true);
+    clock.set_broken(true);
     tracker.ack(root, 3).unwrap();
     assert_eq!(outcomes.recv().unwrap().latency, None);
 }
@@ -143,10 +143,10 @@ fn a_timeout_wakes_its_task() {
     let clock = Breaks::default();
     let timeouts = expiry::Timeouts::builder().clock(clock.clone()).build_manual().unwrap();
     let (task, mut sleep) = (Task::new(), expiry::timeouts::Sleep::new(&timeouts, SECOND));
-    clock.is_broken(true);
+    clock.set_broken(true);
     assert!(task.poll(&mut sleep).is_pending());
     timeouts.poll(1000);
-    clock.is_broken(false);
+    clock.set_broken(false);
     clock.time.advance(HOUR);
     timeouts.poll(1000);
     assert_eq!(task.woken(), 1);

@@ -119,8 +119,7 @@ impl<T: 'static> Trees<T> {
     /// be one of them.
     fn have_delivered(&self) -> bool {
         let mut backoff = Backoff::new();
-        let stripes = || self.engine.stripes();
-        while !stripes().all(|share| share.undelivered.are_delivered()) {
+        while !self.are_delivered() {
             if self.engine.has_lost(&backoff) {
                 return true;
             }

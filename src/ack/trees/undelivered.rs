@@ -40,7 +40,7 @@ impl Undelivered {
 
     /// Whether the thread has delivered all outcomes. Acquire pairs with the release of
     /// [`Delivering`]: what the thread has put into the channel is visible then.
-    pub(super) fn are_delivered(&self) -> bool {
+    fn are_delivered(&self) -> bool {
         // survives: loom sees neither this standard atomic nor crossbeam's channel.
         self.0.load(Acquire) == 0
     }
@@ -57,6 +57,11 @@ impl<T: 'static> Trees<T> {
         Delivering { trees: self, count }
     }
 
+    /// Whether no thread has an outcome to deliver.
+    pub(super) fn are_delivered(&self) -> bool {
+        self.engine.stripes().all(|share| share.undelivered.are_delivered())
+    }
+
     /// Ends the channel if a shutdown has left that to the threads that deliver, and none has an
     /// outcome to deliver any more.
     #[cfg(feature = "async")]
@@ -66,8 +71,7 @@ impl<T: 'static> Trees<T> {
         // survives: `left` and the announcements are standard atomics.
         fence(Ordering::SeqCst);
         if let Target::Channel(sender) = &self.target {
-            let mut stripes = self.engine.stripes();
-            if self.left.load(Acquire) && stripes.all(|it| it.undelivered.are_delivered()) {
+            if self.left.load(Acquire) && self.are_delivered() {
                 sender.finish();
             }
         }

@@ -348,8 +348,8 @@ impl Door<'_> {
     /// `Ok` if there is room, `Err` if there will be none, `None` if the task has to wait.
     pub(crate) fn look(self) -> Option<Result<(), Closed>> {
         // survives: the load only says that there is a permit; the slot's own edges order the
-        // insertion. `WaiterQueue::pass_on` misses no waiting task: the thread that gives this permit
-        // acquires the task's count by it, and passes that on to the task that it wakes.
+        // insertion. `WaiterQueue::pass_on` misses no waiting task: the thread that gives this
+        // permit acquires the task's count by it, and passes that on to the task that it wakes.
         self.look_by(|permits| permits.load(Ordering::Acquire))
     }
 

@@ -136,9 +136,10 @@ pub(crate) struct Deadlines {
     /// Caught panics of the clock.
     clock_panics: AtomicU64,
     pauses_in_suspend: bool,
-    clock_lag: u64,
-    /// The clock's lag if the coarse reading is used for deadlines; `None` if the exact one is.
-    lag: Option<u64>,
+    /// The clock's.
+    lag: u64,
+    /// Deadlines use the coarse reading; else the exact one.
+    is_coarse: bool,
     /// Shorter timeouts, in nanoseconds, get their deadline by the exact reading all the same.
     brief: u64,
     /// The latest clock reading that a round began with.
@@ -158,7 +159,7 @@ impl Deadlines {
             Source::Default(clock) => clock,
             Source::Custom(clock) => clock,
         };
-        // In this order: no entry ends before the instant that its holder is told.
+        // In this order: no entry ends before the instant that `expires_at` returns.
         let (at, now) = (Instant::now(), asked.now());
         let (lag, pauses_in_suspend) = (asked.lag(), asked.pauses_in_suspend());
         // A lag that is small beside the interval, or the grain, is added to every deadline.
@@ -171,12 +172,12 @@ impl Deadlines {
         };
         Deadlines {
             ticks: precision.ticks(now),
-            lag: (!exact && is_small).then_some(lag),
+            lag,
+            is_coarse: !exact && is_small,
             brief,
             clock,
             clock_panics: AtomicU64::new(0),
             pauses_in_suspend,
-            clock_lag: lag,
             driven: CachePadded::new(AtomicU64::new(now)),
             caught_up: AtomicU64::new(0),
             earliest: AtomicU64::new(0),
@@ -209,7 +210,7 @@ impl Deadlines {
     pub(crate) fn coarse_now(&self) -> u64 {
         let now = match &self.clock {
             Source::Default(clock) => clock.coarse(),
-            Source::Custom(_) => self.no_earlier(self.read(Clock::coarse)),
+            Source::Custom(_) => self.read(Clock::coarse).unwrap_or(0),
         };
         now.max(self.driven.load(Relaxed))
     }
@@ -217,8 +218,7 @@ impl Deadlines {
     /// This reading, or the driver's time, if that is later or the clock has panicked.
     #[inline]
     pub(crate) fn no_earlier(&self, reading: Option<u64>) -> u64 {
-        let driven = self.driven.load(Relaxed);
-        reading.map_or(driven, |now| now.max(driven))
+        reading.unwrap_or(0).max(self.driven.load(Relaxed))
     }
 
     /// Reads the user's clock, and counts its panic.
@@ -271,7 +271,7 @@ impl Deadlines {
     /// The clock's lag if the coarse reading is used for the deadline of such a timeout.
     #[inline(always)]
     fn lag_for(&self, after: u64) -> Option<u64> {
-        self.lag.filter(|_| after >= self.brief)
+        (self.is_coarse && after >= self.brief).then_some(self.lag)
     }
 
     /// The deadline of what begins now, and the clock reading that it was derived from. `default`
@@ -338,8 +338,10 @@ impl Deadlines {
     /// whenever its lag is small beside the timeout, though not beside the interval.
     #[inline(always)]
     pub(crate) fn due(&self, mine: &LastDeadlines, after: u64) -> u64 {
-        let lag = self.clock_lag;
-        let (now, lag) = if lag <= after >> 6 { (self.coarse_now(), lag) } else { (self.now(), 0) };
+        let (now, lag) = match self.lag <= after >> 6 {
+            true => (self.coarse_now(), self.lag),
+            false => (self.now(), 0),
+        };
         match mine.due.get(now, after) {
             Some(deadline) => deadline,
             None => self.compute(mine, &mine.due, (now, lag), after),

@@ -62,8 +62,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// After a poll, the tasks that wait for the end of a shutdown look again. The round's ends come
-    /// before this look: `close_what_was_left` makes a fence in between.
+    /// After a poll, the tasks that wait for the end of a shutdown look again. `close_what_was_left`
+    /// makes a fence between the round's ends and this look.
     fn tell_drains(&self) {
         #[cfg(feature = "async")]
         if self.admission.is_refusing() {
@@ -118,11 +118,7 @@ impl<P: Payload, C> Engine<P, C> {
                 left(at);
             }
         }
-        // Acquire pairs with the driver that has visited the shard: what it ended, this thread, and
-        // who finds `earliest` by it, do not find live.
-        let acquire = std::sync::atomic::Ordering::Acquire;
-        let caught_up = |at: usize| self.shards[at].caught_up.load(acquire);
-        if let Some(least) = (0..shards).map(caught_up).min() {
+        if let Some(least) = self.shards.iter().map(|shard| shard.caught_up()).min() {
             self.deadlines.end_round(least);
         }
         drop(driving);
@@ -136,8 +132,7 @@ impl<P: Payload, C> Engine<P, C> {
     }
 
     fn standing_pauses(&self, now: u64, tick: u64) -> Option<Vec<Pause>> {
-        let relaxed = std::sync::atomic::Ordering::Relaxed;
-        let caught_up = |shard: &Shard| self.deadlines.ticks().at(shard.caught_up.load(relaxed));
+        let caught_up = |shard: &Shard| self.deadlines.ticks().at(shard.caught_up());
         self.stalls.standing(
             &self.deadlines,
             (now, tick),

@@ -25,10 +25,6 @@ const TEND_EVERY: u64 = 20_000_000;
 /// The longest that a look at a grace period is put off, in nanoseconds.
 const PATIENCE: u64 = 100_000_000;
 
-/// A thread that finds a shard caught up finds ended what was due there (I1): [`Engine::go_round`]
-/// loads with Acquire.
-const RELEASE: std::sync::atomic::Ordering = std::sync::atomic::Ordering::Release;
-
 /// What a visit leaves of a shard.
 #[derive(Clone, Copy)]
 pub(super) struct Visit {
@@ -61,7 +57,7 @@ impl<P: Payload, C> Engine<P, C> {
         let ended = work.ended;
         let next = self.advance(driver, at, instant, work, frontend);
         if next.is_some() {
-            shard.caught_up.store(instant.now, RELEASE);
+            shard.set_caught_up(instant.now);
         }
         // However much else there is to do, growth goes on.
         let left = self.migrate(at, work.budget.max(CARRY_AT_LEAST), frontend);
@@ -128,7 +124,7 @@ impl<P: Payload, C> Engine<P, C> {
     /// A visit to a shard of which nothing is `wanted` yet.
     #[inline]
     fn pass_by(&self, shard: &Shard, now: u64, wanted: u64) -> Visit {
-        shard.caught_up.store(now, RELEASE);
+        shard.set_caught_up(now);
         self.stalls.attended(&self.deadlines);
         Visit { more: false, next: wanted }
     }

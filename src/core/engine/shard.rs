@@ -19,7 +19,7 @@ pub(super) struct Shard {
     pub(super) maintenance: AtomicU64,
     pub(super) ring: Ring,
     /// The latest clock reading up to which all due here has ended. Written by the driver.
-    pub(super) caught_up: std::sync::atomic::AtomicU64,
+    caught_up: std::sync::atomic::AtomicU64,
     /// Lateness of this shard's expirations. Written by the shard's driver.
     pub(super) lateness: Counts,
     pub(super) driver: CachePadded<Exclusive<DriverShard>>,
@@ -36,6 +36,23 @@ impl Shard {
             lateness: Counts::new(),
             driver: CachePadded::new(Exclusive::new(DriverShard::new())),
         }
+    }
+}
+
+impl Shard {
+    /// The driver has ended all that was due up to the clock reading `now`.
+    #[inline]
+    pub(super) fn set_caught_up(&self, now: u64) {
+        // Release pairs with `caught_up`.
+        self.caught_up.store(now, std::sync::atomic::Ordering::Release);
+    }
+
+    /// What was due up to this clock reading has ended.
+    #[inline]
+    pub(super) fn caught_up(&self) -> u64 {
+        // Acquire: this thread finds none of that live, and no more does a thread that decodes a
+        // lease by the `earliest` that this one sets (I1).
+        self.caught_up.load(std::sync::atomic::Ordering::Acquire)
     }
 }
 

@@ -165,8 +165,8 @@ impl<K: Hash + Eq, V, S: BuildHasher + 'static> ExpiringMap<K, V, S> {
         self.put_by(offer, (lifetime, self.store.expiry.is_some()), replaces)
     }
 
-    /// The loop of an insertion, which may ask a policy for the lifetime. Pinned, it runs the user's
-    /// code: the key's `Eq`, the policy, and the clock.
+    /// The loop of an insertion, which may ask a policy for the lifetime. Pinned, it runs the
+    /// user's code: the key's `Eq`, the policy, and the clock.
     #[inline(always)]
     pub(super) fn put_by<'s>(
         &'s self,

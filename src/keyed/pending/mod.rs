@@ -100,8 +100,8 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 /// # Time, panics
 ///
 /// A value whose time is up is there until the reaper, or a poll, has come to it: it can be taken,
-/// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds the
-/// map full expires what is due, and calls the listener.
+/// or renewed. A key's `Eq` that panics in an insertion leaks the value. An insertion that finds
+/// the map full expires what is due, and calls the listener.
 #[doc(alias = "DelayQueue")]
 pub struct PendingMap<K: 'static, T: 'static> {
     shared: Arc<Shared<K, T>>,

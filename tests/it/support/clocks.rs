@@ -87,7 +87,7 @@ pub struct Breaks {
 }
 
 impl Breaks {
-    pub fn is_broken(&self, broken: bool) {
+    pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, Relaxed);
     }
 }

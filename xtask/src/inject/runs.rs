@@ -53,7 +53,9 @@ impl Runs {
         let (one_in, rest) = run.split_once(' ').ok_or_else(wrong)?;
         let (args, checks) = rest.split_once(": ").ok_or_else(wrong)?;
         let one_in: u32 = one_in.parse().map_err(|_| wrong())?;
-        if args.chars().all(char::is_uppercase) && !self.commands.contains_key(args) {
+        if args.chars().all(|char| char.is_uppercase() || char == '_')
+            && !self.commands.contains_key(args)
+        {
             return Err(format!("{args}: not in `xtask/bugs/runs`"));
         }
         Ok(Run {
