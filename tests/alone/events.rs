@@ -19,7 +19,7 @@ use tracing_core::span::Current;
 
 /// Writes each event of the target down, `span: LEVEL message field=value`, and then does
 /// something.
-struct Seen {
+pub struct Seen {
     events: Arc<Mutex<Vec<String>>>,
     then: Box<dyn Fn() + Send + Sync>,
     spans: Mutex<BTreeMap<u64, &'static Metadata<'static>>>,
@@ -42,7 +42,7 @@ impl Visit for Line {
 }
 
 impl Seen {
-    fn new(then: impl Fn() + Send + Sync + 'static) -> (Self, Arc<Mutex<Vec<String>>>) {
+    pub fn new(then: impl Fn() + Send + Sync + 'static) -> (Self, Arc<Mutex<Vec<String>>>) {
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Seen {
             events: events.clone(),

@@ -87,6 +87,7 @@ fn ids_are_read_as_they_are_written() {
         ("0x00000000000000ab", Ok(id))
     );
     assert_eq!(format!("{id:?}"), "SessionId(0x00000000000000ab)");
+    assert_eq!(SessionId(u64::MAX).to_string(), "0xffffffffffffffff");
     assert_eq!(RootId::from(Root::from_bits(1)).to_string(), "issued:0x0000000000000001");
     for text in
         ["", "0x", "ab", "0xab", "0x+0000000000000ab", "0x00000000000000abc", "0x000000000000000g"]

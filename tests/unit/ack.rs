@@ -63,27 +63,6 @@ fn what_the_counts_miss_is_waited_for() {
     assert_eq!(tracker.fail(root), Err(AckError::NotLive));
 }
 
-#[test]
-fn the_driver_migrates_what_has_grown() {
-    let tracker = AckTracker::builder()
-        .shards(1)
-        // With one seed in 200, a home is crowded while the table is nearly empty: the driver
-        // installs the smaller table again as soon as it has migrated.
-        .seed(7)
-        .clock(ManualClock::new())
-        .build_manual()
-        .expect("settings");
-    let index = tracker.trees.engine.keys.at(0);
-    let mut key = 0;
-    while index.tables_to_migrate() == 0 {
-        assert_eq!(tracker.init(key, 3, key), Ok(()));
-        key += 1;
-    }
-    assert!(!tracker.poll(usize::MAX).more);
-    assert_eq!(index.tables_to_migrate(), 0);
-    assert!((0..key).all(|key| tracker.ack(key, 3) == Ok(Ack::Completed)));
-}
-
 /// Number of memory fetches that `call` has begun when it first calls the closure that it is given,
 /// and number of its look-ups of this thread's stripe.
 fn costs(call: impl FnOnce(&mut dyn FnMut())) -> (usize, usize) {
