@@ -1,7 +1,7 @@
 //! The ledger has one word for each entry of a run. The word says whether the entry was accepted,
 //! what callers got, and how its end was delivered.
 //!
-//! A number names an entry, see [`number`]. All changes of its word are read-modify-writes: of two
+//! A number names an entry. All changes of its word are read-modify-writes: of two
 //! that contradict each other the second finds the first. The ledger reports an error when it sees
 //! it, or in [`Ledger::close`], under the scenario's name for that check, see [`Names`].
 
@@ -25,13 +25,6 @@ const TOLD: u64 = TOLD_EXPIRED | TOLD_REMOVED | TOLD_REPLACED | TOLD_CLOSED | TO
 
 /// Entries of a page.
 const PAGE: usize = 1 << 16;
-/// A number has its thread above these bits.
-const NUMBER: u32 = 40;
-
-/// The number of a thread's next entry.
-pub fn number(thread: usize, count: u64) -> u64 {
-    (thread as u64) << NUMBER | count
-}
 
 /// What a scenario calls an entry, and the checks under which its ledger reports.
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +56,11 @@ pub struct Ends {
     pub closed: u64,
 }
 
-/// All entries of all threads.
+/// All entries of a run.
 #[derive(Debug)]
 pub struct Ledger {
     pages: Box<[OnceLock<Box<[AtomicU64]>>]>,
-    /// Entries that a thread may have.
+    /// Entries that there may be: their numbers are smaller.
     room: usize,
     names: Names,
     checks: Arc<Checks>,
@@ -75,11 +68,9 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger for this many threads, with room for so many entries of each. It takes memory for
-    /// them as they come.
-    pub fn new(threads: usize, room: usize, names: Names, checks: Arc<Checks>) -> Self {
-        let pages = threads * room.div_ceil(PAGE);
-        let pages = (0..pages).map(|_| OnceLock::new()).collect();
+    /// A ledger with room for so many entries. It takes memory for them as they come.
+    pub fn new(room: usize, names: Names, checks: Arc<Checks>) -> Self {
+        let pages = (0..room.div_ceil(PAGE)).map(|_| OnceLock::new()).collect();
         Ledger { pages, room, names, checks, lateness: Mutex::default() }
     }
 
@@ -93,11 +84,10 @@ impl Ledger {
 
     /// The word of an entry. `None` if there is no room for an entry of this number.
     fn word(&self, number: u64) -> Option<&AtomicU64> {
-        let count = (number & ((1 << NUMBER) - 1)) as usize;
-        let page = (number >> NUMBER) as usize * self.room.div_ceil(PAGE) + count / PAGE;
-        let page = self.pages.get(page).filter(|_| count < self.room)?;
+        let number = usize::try_from(number).ok().filter(|&number| number < self.room)?;
+        let page = self.pages.get(number / PAGE)?;
         let page = page.get_or_init(|| (0..PAGE).map(|_| AtomicU64::new(0)).collect());
-        page.get(count % PAGE)
+        page.get(number % PAGE)
     }
 
     /// Sets a flag.
@@ -110,7 +100,7 @@ impl Ledger {
         word.fetch_or(flag, AcqRel);
     }
 
-    /// How many entries each thread may have.
+    /// How many entries there may be.
     pub fn room(&self) -> usize {
         self.room
     }
@@ -174,9 +164,8 @@ impl Ledger {
 
     /// Judges each entry, after the engine has been shut down.
     pub fn close(&self) -> Ends {
-        let (mut ends, pages) = (Ends::default(), self.room.div_ceil(PAGE));
-        for (at, page) in self.pages.iter().enumerate() {
-            let first = number(at / pages, (at % pages * PAGE) as u64);
+        let mut ends = Ends::default();
+        for (first, page) in (0..).step_by(PAGE).zip(&self.pages) {
             for (word, number) in page.get().into_iter().flatten().zip(first..) {
                 match word.load(Acquire) {
                     0 => {}
@@ -239,14 +228,14 @@ mod tests {
         unknown: "no_surprises",
     };
 
-    /// The counts and failing checks of a story about entries of the second of two threads. The
-    /// entries are due at 100 and at 110 at the latest.
+    /// The counts and failing checks of a story about entries of the second page. The entries are
+    /// due at 100 and at 110 at the latest.
     fn failing(story: impl FnOnce(&Ledger, u64)) -> (Ends, Vec<Check>) {
         let names = ["none_early", "none_late", "told_once", "one_end_each"];
         let names = [&names[..], &["returns_agree", "no_surprises"]].concat();
         let checks = Arc::new(Checks::new(&names));
-        let ledger = Ledger::new(2, 80_000, NAMES, checks.clone());
-        story(&ledger, number(1, 70_000));
+        let ledger = Ledger::new(80_000, NAMES, checks.clone());
+        story(&ledger, 70_000);
         (ledger.close(), checks.failing())
     }
 
@@ -287,12 +276,11 @@ mod tests {
             "is replaced" => told(ledger, one, Replaced, 1),
             "early" => told(ledger, one, Expired, 99),
             "late" => told(ledger, one, Expired, 111),
-            "nobody's" => told(ledger, number(2, 0), Expired, 100),
-            "beyond" => told(ledger, number(0, 80_000), Expired, 100),
-            "no room" => ledger.accepted(number(0, 80_000)),
+            "beyond" => told(ledger, 80_000, Expired, 100),
+            "no room" => ledger.accepted(80_000),
             _ => panic!("{act}"),
         };
-        let rows: [(&[&str], Check); 13] = [
+        let rows: [(&[&str], Check); 12] = [
             (&["accepted"], "one_end_each"),
             (&["closes"], "one_end_each"),
             (&["accepted", "expires", "closes"], "told_once"),
@@ -303,7 +291,6 @@ mod tests {
             (&["accepted", "is removed", "swapped", "taken"], "returns_agree"),
             (&["accepted", "is removed", "swapped"], "returns_agree"),
             (&["accepted", "expires", "swapped"], "returns_agree"),
-            (&["nobody's"], "no_surprises"),
             (&["beyond"], "no_surprises"),
             (&["no room"], "no_surprises"),
         ];

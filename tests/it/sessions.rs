@@ -4,7 +4,7 @@
 
 use crate::support::{wait_for, Told, MS, SECOND};
 use expiry::{
-    BuildError, ManualClock, NewSession, SessionError, SessionId, SessionInfo, SessionTracker,
+    BuildError, ManualClock, SessionError, SessionId, SessionInfo, SessionTracker,
     SessionTrackerBuilder, StoreError, Tracked,
 };
 use std::sync::atomic::{AtomicUsize, Ordering::*};
@@ -23,12 +23,6 @@ fn polled_with(
 
 fn polled() -> (SessionTracker, ManualClock) {
     polled_with(|builder| builder)
-}
-
-fn ids(sessions: &[SessionInfo]) -> Vec<SessionId> {
-    let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
-    ids.sort_unstable();
-    ids
 }
 
 #[test]
@@ -141,41 +135,6 @@ fn what_is_not_built() {
     assert_eq!(refused(|b| b.pause_grace(Duration::ZERO)), BuildError::ZeroPauseGrace);
     let one = SessionTracker::builder().minimum_timeout(SECOND);
     assert!(one.maximum_timeout(SECOND).build_manual().is_ok());
-}
-
-/// F2: what there is at the end is returned, once, and nothing can come.
-#[test]
-fn a_shutdown_returns_what_there_is() {
-    let (sessions, clock) = polled();
-    let lives = sessions.create(SECOND * 5, 1).unwrap();
-    let closing = sessions.create(SECOND * 5, NewSession::from(2).local()).unwrap().id();
-    let overdue = sessions.create(SECOND, 3).unwrap().id();
-    sessions.set_closing(closing).unwrap();
-    assert_eq!(sessions.closing(), [closing]);
-    // The closure may use the tracker.
-    sessions.for_each(|session| assert_eq!(sessions.get(session.id).as_ref(), Some(session)));
-    clock.advance(SECOND * 2);
-    let mut left = sessions.shutdown();
-    left.sort_unstable_by_key(|session| session.id);
-    assert_eq!(ids(&left), [lives.id(), closing, overdue]);
-    let remaining: Vec<_> = left.iter().map(|session| session.remaining).collect();
-    assert_eq!(remaining, [Some(SECOND * 3), None, Some(Duration::ZERO)]);
-    assert_eq!((left[0].owner, left[1].is_global), (1, false));
-    assert!(sessions.shutdown().is_empty());
-    assert_eq!(sessions.create(SECOND, 0).unwrap_err().error, StoreError::Closed);
-    assert_eq!(sessions.track(lives.id(), SECOND, 0).unwrap_err().error, StoreError::Closed);
-    assert_eq!(sessions.touch(lives.id()), Err(SessionError::Unknown));
-    assert_eq!(sessions.touch_by(&lives), Err(SessionError::Unknown));
-    assert_eq!(sessions.set_closing(closing), Err(SessionError::Unknown));
-    assert_eq!(sessions.remove(closing), None);
-    assert!(sessions.poll().is_empty() && sessions.is_empty());
-    // Another one takes over.
-    let (next, clock) = polled();
-    for session in &left {
-        next.track(session.id, session.timeout, session.owner).unwrap();
-    }
-    clock.advance(SECOND * 5);
-    assert_eq!(ids(&next.poll()), [lives.id(), closing, overdue]);
 }
 
 fn reaped(handler: impl Fn(SessionInfo) + Send + Sync + 'static) -> SessionTracker {

@@ -550,6 +550,10 @@ impl Run {
                 dump.entry(nanos(due)).or_default().push(id);
             }
         }
+        let mut closing = self.sessions.closing();
+        closing.sort_unstable();
+        let is_closing = |(&id, entry): (&SessionId, &Entry)| entry.due.is_none().then_some(id);
+        same!(closing, model.live.iter().filter_map(is_closing).collect::<Vec<_>>());
         let mut ours = self.sessions.dump();
         ours.values_mut().for_each(|ids| ids.sort_unstable());
         same!(ours, dump);
@@ -558,13 +562,27 @@ impl Run {
 
     fn finish(mut self) -> Found {
         self.look()?;
+        // The shutdown of every other history finds what is due, too.
+        if self.model.next % 2 == 0 {
+            self.poll(None)?;
+        }
+        // With what calls have ended, and no poll has returned.
+        let mut all = self.model.infos();
+        all.append(&mut self.model.expired);
+        all.sort_unstable();
+        self.model.live.clear();
+        same!(all_told(&self.sessions.shutdown()), all);
         self.poll(None)?;
-        let left = self.sessions.shutdown();
-        let mut left: Vec<_> = left.iter().map(|session| session.id).collect();
-        left.sort_unstable();
-        let all: Vec<_> = self.model.live.keys().copied().collect();
-        same!(left, all);
-        same!(self.sessions.len(), 0);
+        same!((self.sessions.len(), self.sessions.shutdown().len()), (0, 0));
+        let (id, timeout) = (SessionId(1), self.model.interval);
+        same!(self.sessions.create(timeout, 1).unwrap_err().error, StoreError::Closed);
+        same!(self.sessions.track(id, timeout, 1).unwrap_err().error, StoreError::Closed);
+        same!(self.sessions.touch(id), Err(SessionError::Unknown));
+        same!(self.sessions.set_closing(id), Err(SessionError::Unknown));
+        same!(self.sessions.remove(id), None);
+        if let Some((session, _)) = self.handle(0) {
+            same!(self.sessions.touch_by(&session), Err(SessionError::Unknown));
+        }
         Ok(())
     }
 }

@@ -117,7 +117,7 @@ impl Books {
         let names = [ONE_END, RETURNS, ON_TIME, NONE_STALE, ANSWERS, ONE_LOAD, BOUND, INTACT];
         let checks = Arc::new(Checks::new(&names));
         Books {
-            ledger: Ledger::new(1, ROOM, LEDGER, checks.clone()),
+            ledger: Ledger::new(ROOM, LEDGER, checks.clone()),
             checks,
             clock: ManualClock::new(),
             shelves: (0..options.keys).map(|_| Shelf::default()).collect(),

@@ -38,7 +38,7 @@ impl Book {
         };
         Book {
             // All memory is taken now: later there may be none.
-            ledger: Ledger::new(1, entries, names, checks.clone()).with_all_pages(),
+            ledger: Ledger::new(entries, names, checks.clone()).with_all_pages(),
             not_before: (0..entries).map(|_| AtomicU64::new(0)).collect(),
             used: AtomicUsize::new(0),
             accepted: AtomicUsize::new(0),
