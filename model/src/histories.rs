@@ -9,10 +9,12 @@
 mod ack;
 mod map;
 mod pending;
+mod pending_map;
 mod queue;
 mod rotating;
 mod sessions;
 mod shared;
+mod stays;
 mod time_cache;
 #[cfg(feature = "async")]
 mod timeouts;
@@ -22,6 +24,7 @@ mod topology;
 pub use ack::{Ack, Mix};
 pub use map::Map;
 pub use pending::Pending;
+pub use pending_map::PendingUnderKeys;
 pub use queue::Queue;
 pub use rotating::Rotating;
 pub use sessions::Sessions;

@@ -5,7 +5,7 @@
 //! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and
 //! `EXPIRY_PROP_SEED=7` for other histories.
 
-use model::{random, Ack, Map, Mix, Pending, Queue, Rotating, Sessions};
+use model::{random, Ack, Map, Mix, Pending, PendingUnderKeys, Queue, Rotating, Sessions};
 
 const PLAIN: Mix = Mix::new(4, 4, 2);
 
@@ -76,6 +76,12 @@ fn histories_of_queues_of_strings_match_the_oracle() {
 #[test]
 fn histories_of_pending_tables_match_the_oracle() {
     random(Pending, (40, 17), 150);
+}
+
+/// G2: each value leaves once, whatever replaces it, and however full the map is.
+#[test]
+fn histories_of_pending_maps_match_the_oracle() {
+    random(PendingUnderKeys, (60, 23), 200);
 }
 
 /// C5, C9, Q13.

@@ -3,10 +3,11 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use super::shared::{interval, is_behind, same, set, shards, tick_of, Span, Time, LAST, LONGEST};
+use super::shared::{interval, same, set, shards, Span};
+use super::stays::{pass, stay, Stay, Stays};
 use super::{capacity, each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::{Lifetime, LifetimeError, PendingTable, Polled, StoreError, Ticket};
+use expiry::{LifetimeError, PendingTable, Polled, StoreError, Ticket};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,14 +22,6 @@ pub struct Setup {
     capacity: Option<usize>,
     /// The default timeout; `None`: for ever.
     timeout: Option<Span>,
-}
-
-/// How long a value stays.
-#[derive(Debug, Clone, Copy)]
-pub enum Stay {
-    For(Span),
-    Default,
-    Ever,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,30 +46,6 @@ pub enum Op {
     Poll,
     PollInto(usize),
     ShutDown,
-}
-
-fn stay(bytes: &mut Unstructured<'_>) -> Result<Stay> {
-    Ok(Stay::For(match bytes.int_in_range(0..=17u8)? {
-        0 | 1 => Span::Nanos(bytes.int_in_range(1..=1 << 32)?),
-        2..=9 => Span::Intervals(bytes.int_in_range(1..=39)?),
-        10 | 11 => Span::Intervals(bytes.int_in_range(1..=1_000_000)?),
-        12 => Span::Intervals(bytes.int_in_range(1..=LONGEST)?),
-        13 => *bytes.choose(&[Span::Nanos(0), Span::Intervals(LONGEST), Span::TooLong])?,
-        14 | 15 => return Ok(Stay::Ever),
-        _ => return Ok(Stay::Default),
-    }))
-}
-
-fn pass(bytes: &mut Unstructured<'_>) -> Result<Span> {
-    Ok(match bytes.int_in_range(0..=15u8)? {
-        0..=3 => Span::Nanos(bytes.arbitrary::<u32>()?.into()),
-        4..=11 => Span::Intervals(bytes.int_in_range(0..=29)?),
-        12..=14 => Span::Intervals(bytes.int_in_range(0..=99_999)?),
-        _ => {
-            let times = bytes.int_in_range(1..=8u64)?;
-            Span::Intervals((times << 37) + bytes.int_in_range(0..=2u64)?)
-        }
-    })
 }
 
 /// A few, or about as many as a chunk has slots. The next values then get slots that earlier values
@@ -141,53 +110,36 @@ struct Left {
 
 struct Run {
     table: PendingTable<Value>,
-    time: Time,
-    interval: Duration,
+    stays: Stays,
     capacity: usize,
-    timeout: Option<Span>,
     tickets: Vec<Ticket>,
     /// Values that are there, and when they are due, in intervals, unless never.
     live: BTreeMap<Value, Option<u64>>,
     /// Values that insertions have ended, and that no poll has returned yet.
     lapsed: BTreeSet<Value>,
     left: Left,
-    /// The interval of the last poll that left nothing due.
-    caught_up: u64,
     shut: bool,
 }
 
 impl Run {
     fn new(setup: &Setup) -> Self {
-        let time = Time::new(Duration::ZERO);
+        let stays = Stays::new(setup.interval, setup.timeout);
         let mut builder = PendingTable::builder()
             .interval(setup.interval)
             .shards(setup.shards)
-            .clock(time.clock.clone());
+            .clock(stays.time.clock.clone());
         set!(builder.capacity(setup.capacity));
         set!(builder.timeout(setup.timeout.map(|span| span.duration(setup.interval))));
         Run {
             table: builder.build_manual().unwrap(),
-            time,
-            interval: setup.interval,
+            stays,
             capacity: setup.capacity.unwrap_or(usize::MAX),
-            timeout: setup.timeout,
             tickets: Vec::new(),
             live: BTreeMap::new(),
             lapsed: BTreeSet::new(),
             left: Left::default(),
-            caught_up: 0,
             shut: false,
         }
-    }
-
-    /// How many intervals are over.
-    fn tick(&self) -> u64 {
-        (self.time.now / self.interval.as_nanos()) as u64
-    }
-
-    /// How long until the end of so many intervals.
-    fn until(&self, intervals: u64) -> Duration {
-        self.time.until(Span::Intervals(intervals).duration(self.interval).as_nanos())
     }
 
     /// When the next value is due.
@@ -197,35 +149,7 @@ impl Run {
 
     /// Whether a value is there, and its time is up.
     fn is_due(&self, value: Value) -> bool {
-        matches!(self.live.get(&value), Some(Some(due)) if *due <= self.tick())
-    }
-
-    /// The lifetime that the call gets, and when the value is due: at the end of an interval, never
-    /// early, and late by less than one.
-    fn due(&self, stay: Stay) -> (Lifetime, std::result::Result<Option<u64>, LifetimeError>) {
-        let (lifetime, span) = match stay {
-            Stay::For(span) => (span.duration(self.interval).into(), Some(span)),
-            Stay::Default => (Lifetime::Default, self.timeout),
-            Stay::Ever => (Lifetime::Never, None),
-        };
-        let Some(span) = span else {
-            return (lifetime, Ok(None));
-        };
-        let nanos = span.duration(self.interval).as_nanos().min(LAST);
-        let due = if nanos == 0 {
-            Err(LifetimeError::Zero)
-        } else if nanos > Span::Intervals(LONGEST).duration(self.interval).as_nanos() {
-            Err(LifetimeError::TooLong)
-        } else {
-            let due = tick_of(self.time.now + nanos, self.interval.as_nanos());
-            Ok(Some(due as u64))
-        };
-        (lifetime, due)
-    }
-
-    /// Whether a deadline is too late for a lease, until what is due has been ended.
-    fn is_behind(&self, due: Option<u64>) -> bool {
-        due.is_some_and(|due| is_behind(due.into(), self.caught_up.into()))
+        self.live.get(&value).is_some_and(|due| self.stays.are_over(*due))
     }
 
     /// Checks what an insertion has done, which came `to_full` or not.
@@ -240,7 +164,7 @@ impl Run {
             let gone = |value: &&Value| !self.table.contains(self.tickets[**value]);
             ended = self.live.keys().filter(gone).copied().collect();
         }
-        let may = due.is_ok_and(|due| to_full || self.is_behind(due));
+        let may = due.is_ok_and(|due| to_full || self.stays.is_behind(due));
         prop_assert!(may || ended.is_empty(), "it has ended {ended:?}");
         for value in ended {
             prop_assert!(self.is_due(value), "{value} has ended early");
@@ -268,7 +192,7 @@ impl Run {
 
     fn insert(&mut self, stay: Stay) -> Found {
         let (value, to_full) = (self.tickets.len(), self.live.len() >= self.capacity);
-        let (lifetime, due) = self.due(stay);
+        let (lifetime, due) = self.stays.due(stay);
         let done = self.table.insert(value, lifetime).map_err(|refused| {
             assert_eq!(refused.value, value, "the error gives the value back");
             refused.error
@@ -279,8 +203,8 @@ impl Run {
     /// Inserts many values, where none is refused and none is due.
     fn insert_many(&mut self, count: usize, stay: Stay) -> Found {
         let fits = self.capacity - self.live.len() >= count && !self.shut;
-        let (lifetime, Ok(due)) = self.due(stay) else { return self.insert(stay) };
-        if !fits || self.is_behind(due) {
+        let (lifetime, Ok(due)) = self.stays.due(stay) else { return self.insert(stay) };
+        if !fits || self.stays.is_behind(due) {
             return self.insert(stay);
         }
         let (first, mut tickets) = (self.tickets.len(), Vec::new());
@@ -333,7 +257,7 @@ impl Run {
         let Some(value) = self.pick(pick) else { return Ok(()) };
         let (ticket, live) = (self.tickets[value], self.live.get(&value));
         same!(self.table.contains(ticket), live.is_some());
-        let left = live.map(|due| due.map_or(Duration::MAX, |due| self.until(due)));
+        let left = live.map(|due| self.stays.left(*due));
         same!(self.table.remaining(ticket), left);
         Ok(())
     }
@@ -353,9 +277,9 @@ impl Run {
         }
         let left = self.live.keys().find(|value| self.is_due(**value));
         prop_assert!(left.is_none(), "left: {left:?}");
-        self.caught_up = self.tick();
+        self.stays.caught_up = self.stays.tick();
         if let (Some(polled), Some(next)) = (polled, self.next()) {
-            let until = self.until(next);
+            let until = self.stays.until(next);
             prop_assert!(polled.next.is_some_and(|next| next <= until), "{polled:?}, {until:?}");
         }
         Ok(())
@@ -402,11 +326,10 @@ impl Run {
                 let all = self.table.cancel_all();
                 self.left.taken += self.emptied(all)?;
             }
-            // Some of the 64 bits are left for timeouts.
-            Op::Pass(by) => self.time.pass_below(by.duration(self.interval), 1 << 63),
+            Op::Pass(by) => self.stays.pass(by.duration(self.stays.interval)),
             Op::PassToTheNext => {
-                let by = self.next().map_or(Duration::ZERO, |next| self.until(next));
-                self.time.pass_below(by, 1 << 63);
+                let by = self.next().map_or(Duration::ZERO, |next| self.stays.until(next));
+                self.stays.pass(by);
             }
             Op::Poll => {
                 let expired = self.table.poll();
@@ -431,7 +354,7 @@ impl Run {
         prop_assert_eq!(distinct.len(), self.tickets.len(), "a ticket was issued twice");
         // Every value that is left expires, if time does not end before.
         let last = self.live.values().flatten().max().copied();
-        self.time.pass(last.map_or(Duration::ZERO, |last| self.until(last)));
+        self.stays.time.pass(last.map_or(Duration::ZERO, |last| self.stays.until(last)));
         self.step(Op::Poll)?;
         self.step(Op::ShutDown)?;
         self.step(Op::Insert(Stay::Ever))?;
