@@ -1,7 +1,7 @@
 //! Idempotency keys and timers on three brokers.
 
 use crate::joined;
-use crate::rig::{Rig, Worker};
+use crate::rig::{worker_that_waits, Rig, Worker};
 use bytes::Bytes;
 use expiry_nats::{Claim, Guard, Incoming, Nats, NatsError, Once, Timers};
 use expiry_topology::{sink, Derive, Topology, TopologyBuilder};
@@ -148,16 +148,18 @@ fn a_claimer_that_dies_is_replaced_and_a_late_one_is_refused() {
 #[test]
 fn a_claim_and_an_answer_whose_replies_are_lost_are_found_again() {
     let rig = Rig::bare();
-    let worker = rig.worker("a");
+    // A call gives up after four of its timeouts: three of them are for the brokers' recovery.
+    let timeout = 5 * SECOND;
+    let worker = worker_that_waits(&rig.brokers, "a", timeout);
     let set = joined(&worker, || worker.nats.once("set").time(60 * SECOND).open());
     let stop = |time: Duration| {
         (0..3).for_each(|n| rig.brokers.pause(n));
         std::thread::sleep(time);
         (0..3).for_each(|n| rig.brokers.go_on(n));
     };
-    let (mut key, time) = (first(wait(&worker, set.claim("answer"))), 5 * SECOND / 2);
+    let mut key = first(wait(&worker, set.claim("answer")));
     std::thread::scope(|scope| {
-        scope.spawn(|| stop(time));
+        scope.spawn(|| stop(timeout + SECOND / 2));
         std::thread::sleep(SECOND / 4);
         let (claim, done) = worker
             .runtime

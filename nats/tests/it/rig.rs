@@ -39,10 +39,14 @@ impl Worker {
 }
 
 pub fn worker(brokers: &Brokers, name: &str) -> Worker {
+    worker_that_waits(brokers, name, Duration::from_secs(2))
+}
+
+pub fn worker_that_waits(brokers: &Brokers, name: &str, request_timeout: Duration) -> Worker {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options::new("it", name).servers(brokers.servers());
-    let options = options.request_timeout(Duration::from_secs(2));
+    let options = options.request_timeout(request_timeout);
     let nats = runtime.block_on(Nats::connect(options)).unwrap();
     Worker { nats, runtime }
 }
