@@ -111,7 +111,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
             Ok(())
         }
     };
-    let worker = rig.worker("a");
+    let worker = rig.patient_worker("a");
     let (topology, source) = stage(&worker, options().ack_wait(PATIENT), step);
     rig.until("the stream is empty", || rig.messages("in") == 0);
     topology.kill();
@@ -152,7 +152,7 @@ fn a_stage_acks_what_it_has_passed_on_and_buries_what_it_cannot_do() {
 fn what_an_attempt_publishes_again_is_stored_once() {
     let rig = Rig::start();
     rig.publish(1..=100);
-    let worker = rig.worker("a");
+    let worker = rig.patient_worker("a");
     let source = crate::joined(&worker, || worker.nats.source(options(), decode));
     let sinks = worker.enter(|nats| {
         nats.sink(|n: &u64| -> Result<Outgoing, &str> {
@@ -219,7 +219,7 @@ fn two_consumers_of_a_stream_have_ids_of_their_own() {
 fn a_message_that_no_attempt_can_publish_is_rejected_at_once() {
     let rig = Rig::start();
     rig.publish(1..=2);
-    let worker = rig.worker("a");
+    let worker = rig.patient_worker("a");
     let source = crate::joined(&worker, || worker.nats.source(options(), decode));
     let sinks = worker.enter(|nats| {
         nats.sink(|n: &u64| -> Result<Outgoing, &str> {
@@ -505,7 +505,7 @@ fn a_flood_of_poison_that_waits_for_its_next_attempt_does_not_hold_up_the_others
 fn a_failing_message_is_no_dead_letter_before_its_time() {
     let rig = Rig::start();
     rig.publish(1..=1);
-    let worker = rig.worker("a");
+    let worker = rig.patient_worker("a");
     let began = Arc::new(OnceLock::new());
     let first = began.clone();
     let fail = move |_: &u64, _: &mut Derive<'_, '_, u64>| {

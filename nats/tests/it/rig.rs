@@ -71,6 +71,11 @@ impl Rig {
         worker(&self.brokers, name)
     }
 
+    /// A worker of a test that counts failures: a slow answer of the brokers is none.
+    pub fn patient_worker(&self, name: &str) -> Worker {
+        worker_that_waits(&self.brokers, name, Duration::from_secs(10))
+    }
+
     /// Calls the brokers until they answer.
     fn call<T, E: std::fmt::Display>(&self, mut f: impl AsyncFnMut(&Context) -> Result<T, E>) -> T {
         let began = Instant::now();
