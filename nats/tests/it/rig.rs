@@ -47,8 +47,13 @@ pub fn worker_that_waits(brokers: &Brokers, name: &str, request_timeout: Duratio
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options::new("it", name).servers(brokers.servers());
     let options = options.request_timeout(request_timeout);
-    let nats = runtime.block_on(Nats::connect(options)).unwrap();
-    Worker { nats, runtime }
+    let began = Instant::now();
+    loop {
+        match runtime.block_on(Nats::connect(options.clone())) {
+            Ok(nats) => return Worker { nats, runtime },
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
+        }
+    }
 }
 
 impl Rig {
