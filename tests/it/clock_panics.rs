@@ -101,7 +101,7 @@ fn a_reaper_leaves_a_broken_clock_alone_for_a_while() {
     }
     clock.panics.store(usize::MAX, SeqCst);
     std::thread::sleep(10 * MS);
-    let (before, began) = (queue.metrics().reaper_rounds, std::time::Instant::now());
+    let (began, before) = (std::time::Instant::now(), queue.metrics().reaper_rounds);
     std::thread::sleep(200 * MS);
     let rounds = u128::from(queue.metrics().reaper_rounds - before);
     let most = began.elapsed().as_millis() / 10 + 2;

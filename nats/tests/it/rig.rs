@@ -39,12 +39,21 @@ impl Worker {
 }
 
 pub fn worker(brokers: &Brokers, name: &str) -> Worker {
+    worker_that_waits(brokers, name, Duration::from_secs(2))
+}
+
+pub fn worker_that_waits(brokers: &Brokers, name: &str, request_timeout: Duration) -> Worker {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let options = Options::new("it", name).servers(brokers.servers());
-    let options = options.request_timeout(Duration::from_secs(2));
-    let nats = runtime.block_on(Nats::connect(options)).unwrap();
-    Worker { nats, runtime }
+    let options = options.request_timeout(request_timeout);
+    let began = Instant::now();
+    loop {
+        match runtime.block_on(Nats::connect(options.clone())) {
+            Ok(nats) => return Worker { nats, runtime },
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(40), "{error}"),
+        }
+    }
 }
 
 impl Rig {
@@ -65,6 +74,11 @@ impl Rig {
 
     pub fn worker(&self, name: &str) -> Worker {
         worker(&self.brokers, name)
+    }
+
+    /// A worker of a test that counts failures: a slow answer of the brokers is none.
+    pub fn patient_worker(&self, name: &str) -> Worker {
+        worker_that_waits(&self.brokers, name, Duration::from_secs(10))
     }
 
     /// Calls the brokers until they answer.

@@ -3,7 +3,7 @@
 use crate::body::Frames;
 use crate::{block_on, poll, SECOND};
 use expiry::timeouts::TimeoutError;
-use expiry::Timeouts;
+use expiry::{Clock, ManualClock, Timeouts};
 use expiry_tower::{
     BodyTimeoutLayer, BoxError, Deadline, DeadlineLayer, ExpiryTimer, IdleTimeout, TimeoutBody,
     TimeoutLayer,
@@ -20,16 +20,28 @@ use tower::{service_fn, Layer, Service, ServiceExt};
 
 const SOON: Duration = Duration::from_millis(5);
 
+/// A clock that the test moves. The reaper sleeps by the machine's time, and looks at it again.
+struct Moved(ManualClock);
+
+impl Clock for Moved {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+}
+
 /// Polls the future that `make` makes of an `Arc`, and drops the other clone while it waits. The
 /// future ends in time all the same, and the timeouts end with it.
 #[track_caller]
 fn owns<F: Future>(make: impl FnOnce(Arc<Timeouts>) -> F) -> F::Output {
-    let timeouts = Arc::new(Timeouts::new().unwrap());
+    let clock = ManualClock::new();
+    let timeouts = Timeouts::builder().clock(Moved(clock.clone())).build().unwrap();
+    let timeouts = Arc::new(timeouts);
     let left = Arc::downgrade(&timeouts);
     let mut future = Box::pin(make(timeouts.clone()));
     assert!(poll(&mut future).is_pending());
     drop(timeouts);
     assert_eq!(left.upgrade().map(|timeouts| timeouts.len()), Some(1), "it waits");
+    clock.advance(2 * SOON);
     let output = block_on(&mut future);
     drop(future);
     assert!(left.upgrade().is_none(), "the future had the last one");
