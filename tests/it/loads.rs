@@ -2,7 +2,7 @@
 
 use crate::drops::census::{Census, Counted};
 use crate::rig;
-use crate::support::{panics, wait_for, Same, GENEROUS, MS, SECOND};
+use crate::support::{panics, wait_for, Same, Waiters, GENEROUS, MS, SECOND};
 use expiry::expiring_map::{Compute, Entry, LoadGuard, Loaded, OccupiedEntry};
 use expiry::{BuildError, ExpiringMap, Lifetimes, LoadError, ManualClock, RandomState, StoreError};
 use std::collections::HashMap;
@@ -142,10 +142,13 @@ fn a_shutdown_beside_a_load_keeps_nothing_and_all_callers_get_the_value() {
     for (loads, shuts_down) in [(true, true), (false, true), (true, false)] {
         let map = ExpiringMap::<u64, u64>::builder().statistics(true).build_manual().unwrap();
         let Loaded::Absent(guard) = map.get_or_guard(&1).unwrap() else { panic!("it is empty") };
+        let waiters = &Waiters::default();
         thread::scope(|scope| {
-            let waiter = scope
-                .spawn(|| map.get_or_insert_with(&1, || panic!("it waits")).map(|value| *value));
-            wait_for("it has asked", || map.metrics().misses == 2);
+            let waiter = scope.spawn(|| {
+                waiters.join();
+                map.get_or_insert_with(&1, || panic!("it waits")).map(|value| *value)
+            });
+            waiters.sleep(1, || map.metrics().misses == 2);
             if shuts_down {
                 map.shutdown();
                 assert!(matches!(map.get_or_guard(&2), Err(LoadError::Closed)));
@@ -274,7 +277,7 @@ fn beside_eight(
     outcome: fn() -> Result<(u64, Lifetimes), &'static str>,
     after: fn(&ExpiringMap<u64, u64>),
 ) -> (Vec<Result<u64, &'static str>>, usize) {
-    let (loads, started) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+    let (loads, waiters) = (&AtomicUsize::new(0), &Waiters::default());
     let loaded = thread::scope(|scope| {
         let Loaded::Absent(guard) = map.get_or_guard(&0).unwrap() else { panic!("it is empty") };
         let load = move || {
@@ -293,12 +296,12 @@ fn beside_eight(
         let threads: Vec<_> = (0..9)
             .map(|_| {
                 scope.spawn(move || {
-                    started.fetch_add(1, Ordering::Relaxed);
+                    waiters.join();
                     load()
                 })
             })
             .collect();
-        wait_for("all have asked", || map.metrics().misses == 9 + 1 + 1);
+        waiters.sleep(9, || map.metrics().misses == 9 + 1 + 1);
         drop(guard.insert(0).unwrap());
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -534,13 +537,17 @@ fn a_bulk_load_chooses_lifetimes_or_fails_for_all_that_wait() {
         .statistics(true)
         .build_manual()
         .unwrap();
+    let waiters = &Waiters::default();
     thread::scope(|scope| {
         let mut waiter = None;
         let failed = map.try_get_or_insert_many::<_, Vec<_>, _>(&[1, 2], |_| {
             let wait =
                 || map.try_get_or_insert_with(&1, || -> Result<_, &str> { panic!("it waits") });
-            waiter = Some(scope.spawn(move || wait().map(|value| *value)));
-            wait_for("it has asked", || map.metrics().misses == 3);
+            waiter = Some(scope.spawn(move || {
+                waiters.join();
+                wait().map(|value| *value)
+            }));
+            waiters.sleep(1, || map.metrics().misses == 3);
             Err("an outage")
         });
         assert!(matches!(failed, Err(LoadError::Failed(error)) if *error == "an outage"));

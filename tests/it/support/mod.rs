@@ -251,6 +251,31 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// Threads of which a test wants to know that they wait.
+#[derive(Default)]
+pub struct Waiters(Mutex<Vec<String>>);
+
+impl Waiters {
+    /// The calling thread is about to wait.
+    pub fn join(&self) {
+        #[cfg(target_os = "linux")]
+        let stat = format!("/proc/self/task/{}/stat", rustix::thread::gettid().as_raw_nonzero());
+        #[cfg(not(target_os = "linux"))]
+        let stat = String::new();
+        self.0.lock().unwrap().push(stat);
+    }
+
+    /// Waits until so many have joined, and `asked`, and sleep, as far as the system says so.
+    pub fn sleep(&self, count: usize, asked: impl Fn() -> bool) {
+        let sleeps = |stat: &String| match std::fs::read_to_string(stat) {
+            Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')),
+            Err(_) => stat.is_empty(),
+        };
+        let all_sleep = |all: &[String]| all.len() == count && all.iter().all(sleeps);
+        wait_for("they wait", || asked() && all_sleep(&self.0.lock().unwrap()));
+    }
+}
+
 /// Lets about this much time go by, as seen by another tracker's reaper: returns when a root has
 /// timed out there.
 pub fn let_pass(time: Duration) {
