@@ -7,6 +7,7 @@
 //! its driver in `wheel/tests/unit/timers`, because that looks inside.
 
 mod ack;
+mod bounded;
 mod map;
 mod pending;
 mod pending_map;
@@ -22,6 +23,7 @@ mod timeouts;
 mod topology;
 
 pub use ack::{Ack, Mix};
+pub use bounded::Bounded;
 pub use map::Map;
 pub use pending::Pending;
 pub use pending_map::PendingUnderKeys;

@@ -5,7 +5,7 @@
 //! For a longer run: `EXPIRY_PROP_CASES=5000 cargo test --release --test it oracle`, and
 //! `EXPIRY_PROP_SEED=7` for other histories.
 
-use model::{random, Ack, Map, Mix, Pending, PendingUnderKeys, Queue, Rotating, Sessions};
+use model::{random, Ack, Bounded, Map, Mix, Pending, PendingUnderKeys, Queue, Rotating, Sessions};
 
 const PLAIN: Mix = Mix::new(4, 4, 2);
 
@@ -60,6 +60,12 @@ fn histories_of_maps_match_the_oracle() {
 #[test]
 fn histories_of_maps_that_load_match_the_oracle() {
     random(Map { loads: true }, (400, 19), 200);
+}
+
+/// D6, J5, J7: what the bound of a map allows, refuses and evicts.
+#[test]
+fn histories_of_bounded_maps_match_the_oracle() {
+    random(Bounded, (200, 29), 200);
 }
 
 #[test]
