@@ -8,7 +8,7 @@
 use super::shared::{same, shards, Told};
 use super::{each, perhaps, Found, Histories};
 use arbitrary::{Result, Unstructured};
-use expiry::expiring_map::Compute;
+use expiry::expiring_map::{Compute, Entry};
 use expiry::{EvictionPolicy, ExpiringMap, Lifetime, ManualClock, RemovalCause, StoreError};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -44,6 +44,8 @@ pub enum Op {
     Upsert(Key, Given),
     Compute(Key, Given),
     Load(Key, Given),
+    /// Through an entry.
+    Entry(Key, Given),
     Get(Key),
     Touch(Key, Option<u64>),
     Remove(Key),
@@ -93,7 +95,8 @@ impl Histories for Bounded {
             12 => Op::Upsert(key(bytes)?, given(bytes)?),
             13 | 14 => Op::Compute(key(bytes)?, given(bytes)?),
             15 | 16 => Op::Load(key(bytes)?, given(bytes)?),
-            17..=20 => Op::Get(key(bytes)?),
+            17 => Op::Entry(key(bytes)?, given(bytes)?),
+            18..=20 => Op::Get(key(bytes)?),
             21 | 22 => Op::Touch(key(bytes)?, lifetime(bytes)?),
             23..=25 => Op::Remove(key(bytes)?),
             26 => Op::SetBound(bytes.int_in_range(1..=99)?),
@@ -135,6 +138,8 @@ struct Run {
     now: u64,
     live: BTreeMap<Key, Stay>,
     values: u64,
+    /// How many entries were evicted.
+    evicted: u64,
 }
 
 fn time(lifetime: Option<u64>) -> Lifetime {
@@ -160,7 +165,8 @@ impl Run {
             }
         };
         let map = builder.build_manual().unwrap();
-        Run { map, clock, told, setup, now: 0, live: BTreeMap::new(), values: 0 }
+        let live = BTreeMap::new();
+        Run { map, clock, told, setup, now: 0, live, values: 0, evicted: 0 }
     }
 
     fn fresh(&mut self, weight: u64) -> Value {
@@ -204,7 +210,10 @@ impl Run {
             same!(value, stay.value);
             match cause {
                 RemovalCause::Expired => prop_assert!(self.is_due(&stay), "{key} is early"),
-                RemovalCause::Size => self.may_evict(key, stay, evicts)?,
+                RemovalCause::Size => {
+                    self.may_evict(key, stay, evicts)?;
+                    self.evicted += 1;
+                }
                 cause => {
                     same!(Some((key, cause)), own);
                     was_own = true;
@@ -336,6 +345,24 @@ impl Run {
         self.puts(key, value, lifetime, refused)
     }
 
+    fn through_an_entry(&mut self, key: Key, (lifetime, weight): Given) -> Found {
+        let (value, here) = (self.fresh(weight), self.living(key));
+        let refused = match self.map.entry(key) {
+            Entry::Occupied(entry) => match entry.insert_for(value, time(lifetime)) {
+                Ok(old) => {
+                    same!(Some(*old.value()), here);
+                    None
+                }
+                Err(refused) => Some(refused.error),
+            },
+            Entry::Vacant(entry) => {
+                same!(here, None);
+                entry.insert_for(value, time(lifetime)).map_err(|refused| refused.error).err()
+            }
+        };
+        self.puts(key, value, lifetime, refused)
+    }
+
     fn step(&mut self, op: Op) -> Found {
         match op {
             Op::Insert(key, given) => self.insert(key, given)?,
@@ -345,6 +372,7 @@ impl Run {
             Op::Upsert(key, given) => self.upsert(key, given)?,
             Op::Compute(key, given) => self.compute(key, given)?,
             Op::Load(key, given) => self.load(key, given)?,
+            Op::Entry(key, given) => self.through_an_entry(key, given)?,
             Op::Get(key) => same!(self.map.get(&key).map(|value| *value), self.living(key)),
             Op::Touch(key, lifetime) => {
                 let here = self.living(key).is_some();
@@ -383,6 +411,9 @@ impl Run {
         let weight = self.weight();
         prop_assert!(weight <= self.setup.bound, "{weight} of {}", self.setup.bound);
         same!((self.map.weight(), self.map.len()), (Some(weight), self.live.len()));
+        let total = self.map.metrics().total;
+        let left = total.live + total.removed + total.evicted + total.expired + total.closed;
+        same!((total.evicted, total.inserted), (self.evicted, left));
         Ok(())
     }
 
