@@ -60,7 +60,10 @@ fn key(bytes: &mut Unstructured<'_>) -> Result<Key> {
 }
 
 fn lifetime(bytes: &mut Unstructured<'_>) -> Result<Option<u64>> {
-    perhaps(bytes, |bytes| bytes.int_in_range(1..=500))
+    perhaps(bytes, |bytes| {
+        let most = *bytes.choose(&[5, 500])?;
+        bytes.int_in_range(1..=most)
+    })
 }
 
 fn given(bytes: &mut Unstructured<'_>) -> Result<Given> {
@@ -100,7 +103,8 @@ impl Histories for Bounded {
             21 | 22 => Op::Touch(key(bytes)?, lifetime(bytes)?),
             23..=25 => Op::Remove(key(bytes)?),
             26 => Op::SetBound(bytes.int_in_range(1..=99)?),
-            27..=29 => Op::Pass(bytes.int_in_range(0..=200)?),
+            27 | 28 => Op::Pass(bytes.int_in_range(1..=3)?),
+            29 => Op::Pass(bytes.int_in_range(0..=200)?),
             30 => Op::Poll(bytes.int_in_range(0..=3)?),
             _ => Op::Poll(usize::MAX),
         })
