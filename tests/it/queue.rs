@@ -5,7 +5,7 @@ use crate::drops::census::{Census, Counted};
 use crate::rig;
 use crate::support::{each_once, wait_for, MS, SECOND};
 use expiry::{Clock, Expired, ExpiringMap, ExpiryQueue, ExpiryQueueBuilder, RemovalCause};
-use expiry::{ManualClock, SessionTracker, StoreError, Updated, WhenFull};
+use expiry::{ManualClock, SessionTracker, Updated, WhenFull};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -460,22 +460,6 @@ fn a_shutdown_does_not_wait_for_who_reads_the_channel() {
     let mut all: Vec<u64> = sessions.shutdown().iter().map(|gone| gone.owner).collect();
     all.extend(std::iter::from_fn(|| channel.try_next()).map(|gone| gone.owner));
     each_once(all, 100);
-}
-
-#[test]
-fn a_shutdown_returns_what_there_was() {
-    let (queue, _) = rig::queue(|queue| queue);
-    for (key, seconds) in [(1, 5), (2, 3), (3, 9)] {
-        queue.update(key, Duration::from_secs(seconds)).unwrap();
-    }
-    queue.remove(&3);
-    let handle = queue.get(&1).unwrap().1;
-    assert_eq!(seconds(&queue.shutdown()), [(3, 2), (5, 1)]);
-    assert_eq!(queue.update(4, SECOND), Err(StoreError::Closed));
-    assert_eq!(queue.touch(&1, SECOND), Ok(false));
-    assert_eq!(queue.touch_by(handle, SECOND), Ok(false));
-    assert!(queue.is_empty() && queue.poll().is_empty());
-    assert_eq!(seconds(&queue.shutdown()), []);
 }
 
 #[test]

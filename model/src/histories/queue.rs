@@ -484,9 +484,37 @@ impl<K: Key> Run<K> {
 
     fn finish(mut self) -> Found {
         self.dump()?;
+        for number in 0..self.keys.min(8) {
+            let key = K::of(number);
+            same!(self.queue.contains(&key), self.live.contains_key(&key));
+        }
+        // The end of every other history is a shutdown.
+        if self.handles.len() % 2 == 1 {
+            return self.shut_down();
+        }
         // Every key that is left expires, if time does not end before.
         let last = self.live.values().map(|stay| stay.due).max();
         self.time.pass(last.map_or(Duration::ZERO, |last| self.until(last)));
         self.step(Op::Poll)
+    }
+
+    /// It returns what is there, due or not, with what calls have ended and no poll has returned.
+    fn shut_down(mut self) -> Found {
+        let mut all = std::mem::take(&mut self.lapsed);
+        let live = std::mem::take(&mut self.live).into_iter();
+        all.extend(live.map(|(key, stay)| (key, self.at(stay.due))));
+        let left = self.queue.shutdown();
+        prop_assert!(left.windows(2).all(|two| two[0].expiry() <= two[1].expiry()));
+        let left: Vec<_> = left.iter().map(|one| (one.key().clone(), one.expiry())).collect();
+        same!(left.len(), all.len());
+        same!(left.into_iter().collect::<BTreeSet<_>>(), all);
+        let key = K::of(0);
+        same!(self.queue.update(key.clone(), self.interval), Err(StoreError::Closed));
+        same!(self.queue.touch(&key, self.interval), Ok(false));
+        let touched = self.handles.last().map(|(it, _)| self.queue.touch_by(*it, self.interval));
+        same!(touched, Some(Ok(false)));
+        same!((self.queue.len(), self.queue.remove(&key)), (0, None));
+        prop_assert!(self.queue.poll().is_empty() && self.queue.shutdown().is_empty());
+        Ok(())
     }
 }
