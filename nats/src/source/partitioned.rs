@@ -21,7 +21,8 @@
 //! 3. A message's id has the epoch. So an outcome of a former epoch settles no later delivery.
 //! 4. A task whose partition is lost, or has a new epoch, forgets what it held of it.
 //! 5. After `Losing` the task asks no more. It releases the partition when its last request has
-//!    ended and nothing of the partition is held. Where there is no task, `drive` releases it.
+//!    ended and nothing of the partition is held, or when the worker may not act for it any more:
+//!    no worker gets the partition before. Where there is no task, `drive` releases it.
 
 use super::{Incoming, Shared, SourceOptions, StreamSource, OWNER};
 use crate::base::ticks;

@@ -175,7 +175,11 @@ impl<M: Send + 'static> Task<M> {
         self.custody.forget(|received| is_gone(&received.held));
         let (task, tasks) = self.part;
         let own = owned.iter().filter(|(partition, _)| **partition as usize % tasks == task);
-        for (partition, (held, losing)) in own.filter(|(_, (held, _))| held.may_act()) {
+        // The worker does not claim a partition anew that it is losing: the next tick has to release
+        // it, also where the lease has run out.
+        for (partition, (held, losing)) in
+            own.filter(|(_, (held, losing))| *losing || held.may_act())
+        {
             let inlet = self.inlets.entry(Some(*partition)).or_default();
             inlet.held.get_or_insert_with(|| held.clone());
             inlet.losing = *losing;

@@ -6,7 +6,7 @@ use expiry_nats::{Change, Held, Incoming, NatsError, SourceOptions, StreamSource
 use expiry_topology::{sink, Topology, TopologyBuilder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,8 +48,16 @@ fn streams() -> Rig {
 }
 
 fn source(worker: &Worker, options: &SourceOptions) -> Arc<StreamSource<Word>> {
+    source_with(worker, options, decode)
+}
+
+fn source_with(
+    worker: &Worker,
+    options: &SourceOptions,
+    decode: impl Fn(&Incoming<'_>, &Held) -> Result<Word, String> + Clone + Send + Sync + 'static,
+) -> Arc<StreamSource<Word>> {
     let set = || worker.nats.partitions("words", COUNT).lease(LEASE);
-    let source = || worker.nats.partitioned_source(options.clone(), set(), decode);
+    let source = || worker.nats.partitioned_source(options.clone(), set(), decode.clone());
     Arc::new(crate::joined(worker, source))
 }
 
@@ -220,6 +228,56 @@ fn what_a_late_owner_acks_comes_to_the_next_one() {
     rig.until("all count", || done.lock().unwrap().counted.len() == KEYS);
     rig.until("it forgets what it lost", || late_source.stats().held == 0);
     [late, next].into_iter().for_each(|topology| drop(topology.kill()));
+}
+
+/// Both tasks are to release their partitions. One of them learns of that when its lease has run
+/// out.
+#[test]
+fn a_partition_is_released_after_its_lease_has_run_out() {
+    let (rig, gate) = (streams(), Arc::new(AtomicBool::new(false)));
+    let (first, second) = (rig.worker("a"), rig.worker("b"));
+    let (tell, told) = mpsc::channel();
+    let is_open = gate.clone();
+    let decode = move |incoming: &Incoming<'_>, held: &Held| {
+        tell.send(held.clone()).unwrap();
+        // The worker's other tasks go on.
+        tokio::task::block_in_place(|| {
+            while !is_open.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        decode(incoming, held)
+    };
+    let source = source_with(&first, &options(), decode);
+    let topology = topology(&source, 2, |_| Ok(()));
+    rig.put("words.k0", "");
+    let held = told.recv_timeout(60 * SECOND).expect("the message comes");
+    let leaving = source.clone();
+    let leaving = first.runtime.spawn(async move { leaving.leave().await });
+    let set = || second.nats.partitions("words", COUNT).lease(LEASE).join();
+    let mut partitions = crate::joined(&second, set);
+    let mut all = BTreeSet::new();
+    let mut gain = |number: usize| {
+        let gained = async {
+            while all.len() < number {
+                if let Some(Change::Gained(held)) = partitions.next().await {
+                    all.insert(held.partition());
+                }
+            }
+        };
+        let limited = async { tokio::time::timeout(60 * SECOND, gained).await };
+        second.runtime.block_on(limited).expect("the next owner gets them");
+    };
+    // The other task has released one: the worker is losing all.
+    gain(1);
+    let go_on = first.pause();
+    rig.until("its lease has run out", || !held.may_act());
+    gate.store(true, Ordering::SeqCst);
+    drop(go_on);
+    gain(COUNT as usize);
+    let left = async { tokio::time::timeout(60 * SECOND, leaving).await };
+    first.runtime.block_on(left).expect("it has left").unwrap();
+    drop(topology.kill());
 }
 
 #[test]
