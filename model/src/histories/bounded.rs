@@ -104,6 +104,9 @@ impl Histories for Bounded {
             23..=25 => Op::Remove(key(bytes)?),
             26 => Op::SetBound(bytes.int_in_range(1..=99)?),
             27 | 28 => Op::Pass(bytes.int_in_range(1..=3)?),
+            29 if bytes.int_in_range(0..=7u8)? == 0 => {
+                Op::Pass(bytes.int_in_range(1..=8u64)? << 37)
+            }
             29 => Op::Pass(bytes.int_in_range(0..=200)?),
             30 => Op::Poll(bytes.int_in_range(0..=3)?),
             _ => Op::Poll(usize::MAX),
@@ -401,10 +404,12 @@ impl Run {
                 self.setup.bound = bound;
                 self.hear(Evicts::RoomFor(0, None), None)?;
             }
-            Op::Pass(time) => {
+            // Some of the 64 bits of nanoseconds are left.
+            Op::Pass(time) if self.now + time < 1 << 43 => {
                 self.clock.advance(Duration::from_millis(time));
                 self.now += time;
             }
+            Op::Pass(_) => {}
             Op::Poll(budget) => {
                 let more = self.map.poll(budget).more;
                 self.hear(Evicts::Nothing, None)?;
