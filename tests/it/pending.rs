@@ -176,8 +176,7 @@ mod by_key {
     use super::{sized, SECOND};
     use crate::drops::census;
     use crate::support::{each_once, on_threads, wait_for, Told, GENEROUS, HOUR, MS};
-    use expiry::{Lifetime, LifetimeError, ManualClock, PendingMap, PendingMapBuilder};
-    use expiry::{PendingMapError, StoreError, WhenFull};
+    use expiry::{ManualClock, PendingMap, PendingMapBuilder, WhenFull};
     use std::collections::HashSet;
     use std::hash::Hash;
     use std::sync::mpsc;
@@ -189,62 +188,6 @@ mod by_key {
         T: Send + 'static,
     {
         PendingMap::builder().interval(MS).clock(clock.clone())
-    }
-
-    #[test]
-    fn a_value_is_taken_replaced_or_expires() {
-        let clock = ManualClock::new();
-        let map = manual(&clock).timeout(5 * SECOND).build_manual().unwrap();
-        assert!(map.insert("a".to_string(), 1_u64, 2 * SECOND).unwrap().is_none());
-        assert_eq!(map.insert("a".to_string(), 2, 3 * SECOND).unwrap(), Some(1));
-        map.insert("b".to_string(), 3, Lifetime::Default).unwrap();
-        map.insert("c".to_string(), 4, Lifetime::Never).unwrap();
-        assert!(map.contains_key("a") && !map.contains_key("d"));
-        assert_eq!((map.remaining("a"), map.remaining("b")), (Some(3 * SECOND), Some(5 * SECOND)));
-        assert_eq!((map.take("b"), map.take("b"), map.len()), (Some(3), None, 2));
-        clock.advance(3 * SECOND);
-        // Its time is up, and no driver has come to it: it may be renewed, or taken.
-        assert_eq!(map.remaining("a"), Some(Duration::ZERO));
-        assert_eq!((map.touch("a", SECOND), map.touch("b", SECOND)), (Ok(true), Ok(false)));
-        assert!(map.poll().is_empty());
-        clock.advance(SECOND);
-        let expired = map.poll().pop().unwrap();
-        assert_eq!((expired.key().as_str(), *expired.value()), ("a", 2));
-        assert_eq!(expired.into_value(), 2);
-        assert_eq!(map.remaining("c"), Some(Duration::MAX));
-        let refused = map.try_insert("c".to_string(), 5, SECOND).unwrap_err();
-        assert_eq!((refused.error, refused.entry.into_value()), (StoreError::Occupied, 5));
-        let all = map.cancel_all();
-        assert_eq!((all[0].key().as_str(), *all[0].value(), all.len(), map.len()), ("c", 4, 1, 0));
-        assert!(map.try_insert("c".to_string(), 5, SECOND).is_ok());
-        let total = map.metrics().total;
-        assert_eq!((total.inserted, total.replaced, total.removed, total.expired), (4, 1, 2, 1));
-    }
-
-    #[test]
-    fn what_is_refused_comes_back() {
-        let clock = ManualClock::new();
-        let map = manual(&clock).capacity(1).build_manual().unwrap();
-        map.insert(1, 1, SECOND).unwrap();
-        let back = |refused: PendingMapError<u64, u64>| {
-            assert_eq!((refused.to_string(), refused.replaced), (refused.error.to_string(), None));
-            let (key, value) = refused.entry.try_into_pair().unwrap();
-            (refused.error, key, value)
-        };
-        let refused = map.insert(2, 2, SECOND).unwrap_err();
-        assert_eq!((*refused.entry.key(), back(refused)), (2, (StoreError::Full, 2, 2)));
-        assert_eq!(map.insert(1, 3, SECOND).unwrap(), Some(1));
-        let refused = map.try_insert(1, 4, SECOND).unwrap_err();
-        assert_eq!(back(refused), (StoreError::Occupied, 1, 4));
-        let refused = map.insert(1, 4, Duration::ZERO).unwrap_err();
-        assert_eq!(back(refused), (StoreError::Lifetime(LifetimeError::Zero), 1, 4));
-        clock.advance(SECOND);
-        assert!(map.insert(2, 5, SECOND).unwrap().is_none(), "what is due makes room");
-        let mut left: Vec<u64> = map.shutdown().into_iter().map(|left| left.into_value()).collect();
-        left.sort_unstable();
-        assert_eq!(left, [3, 5]);
-        let refused = map.insert(2, 6, SECOND).unwrap_err();
-        assert_eq!(back(refused), (StoreError::Closed, 2, 6));
     }
 
     #[test]

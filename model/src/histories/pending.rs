@@ -3,9 +3,9 @@
 //! Takes are made by the tickets of values that are there, of values that have left, and by numbers
 //! that are no tickets.
 
-use super::shared::{interval, same, set, shards, Span};
-use super::stays::{pass, stay, Stay, Stays};
-use super::{capacity, each, perhaps, Found, Histories};
+use super::shared::{same, set, Span};
+use super::stays::{pass, stay, Setup, Stay, Stays};
+use super::{each, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{LifetimeError, PendingTable, Polled, StoreError, Ticket};
 use proptest::prelude::*;
@@ -14,15 +14,6 @@ use std::time::Duration;
 
 /// Histories of a `PendingTable`.
 pub struct Pending;
-
-#[derive(Debug, Clone)]
-pub struct Setup {
-    interval: Duration,
-    shards: usize,
-    capacity: Option<usize>,
-    /// The default timeout; `None`: for ever.
-    timeout: Option<Span>,
-}
 
 #[derive(Debug, Clone, Copy)]
 pub enum Op {
@@ -60,12 +51,7 @@ impl Histories for Pending {
     type Op = Op;
 
     fn setup(&self, bytes: &mut Unstructured<'_>) -> Result<Setup> {
-        Ok(Setup {
-            interval: interval(bytes)?,
-            shards: shards(bytes)?,
-            capacity: capacity(bytes, true, 59)?,
-            timeout: perhaps(bytes, |bytes| Ok(Span::Intervals(bytes.int_in_range(1..=99)?)))?,
-        })
+        Setup::of(bytes, 59)
     }
 
     fn op(&self, bytes: &mut Unstructured<'_>) -> Result<Op> {

@@ -1,8 +1,8 @@
 //! `PendingMap`: every result, and the values that polls, `cancel_all` and `shutdown` return.
 
-use super::shared::{interval, same, set, shards, Span};
-use super::stays::{pass, stay, Stay, Stays};
-use super::{capacity, each, perhaps, Found, Histories};
+use super::shared::{same, set, Span};
+use super::stays::{pass, stay, Setup, Stay, Stays};
+use super::{each, Found, Histories};
 use arbitrary::{Result, Unstructured};
 use expiry::{LifetimeError, PendingEntry, PendingMap, Polled, StoreError};
 use proptest::prelude::*;
@@ -11,15 +11,6 @@ use std::time::Duration;
 
 /// Histories of a `PendingMap`.
 pub struct PendingUnderKeys;
-
-#[derive(Debug, Clone)]
-pub struct Setup {
-    interval: Duration,
-    shards: usize,
-    capacity: Option<usize>,
-    /// The default timeout; `None`: for ever.
-    timeout: Option<Span>,
-}
 
 /// Few, so that calls meet, or many, so that the index grows and shrinks.
 type Key = u16;
@@ -51,12 +42,7 @@ impl Histories for PendingUnderKeys {
     type Op = Op;
 
     fn setup(&self, bytes: &mut Unstructured<'_>) -> Result<Setup> {
-        Ok(Setup {
-            interval: interval(bytes)?,
-            shards: shards(bytes)?,
-            capacity: capacity(bytes, true, 15)?,
-            timeout: perhaps(bytes, |bytes| Ok(Span::Intervals(bytes.int_in_range(1..=99)?)))?,
-        })
+        Setup::of(bytes, 15)
     }
 
     fn op(&self, bytes: &mut Unstructured<'_>) -> Result<Op> {
@@ -186,6 +172,7 @@ impl Run {
         };
         let done = done.map_err(|refused| {
             same!((*refused.entry.key(), refused.replaced), (key, None));
+            same!(refused.to_string(), refused.error.to_string());
             same!(refused.entry.into_value(), value);
             Ok::<_, TestCaseError>(refused.error)
         });

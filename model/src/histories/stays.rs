@@ -1,9 +1,31 @@
-//! How long pending values stay, and when they are due.
+//! What histories of pending values share: how a store of them is built, and how long they stay.
 
-use super::shared::{is_behind, tick_of, Span, Time, LAST, LONGEST};
+use super::shared::{interval, is_behind, shards, tick_of, Span, Time, LAST, LONGEST};
+use super::{capacity, perhaps};
 use arbitrary::{Result, Unstructured};
 use expiry::{Lifetime, LifetimeError};
 use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Setup {
+    pub interval: Duration,
+    pub shards: usize,
+    pub capacity: Option<usize>,
+    /// The default timeout; `None`: for ever.
+    pub timeout: Option<Span>,
+}
+
+impl Setup {
+    /// Of at most `most` values, if their number is bounded.
+    pub fn of(bytes: &mut Unstructured<'_>, most: usize) -> Result<Self> {
+        Ok(Setup {
+            interval: interval(bytes)?,
+            shards: shards(bytes)?,
+            capacity: capacity(bytes, true, most)?,
+            timeout: perhaps(bytes, |bytes| Ok(Span::Intervals(bytes.int_in_range(1..=99)?)))?,
+        })
+    }
+}
 
 /// How long a value stays.
 #[derive(Debug, Clone, Copy)]

@@ -175,11 +175,10 @@ impl<M: Send + 'static> Task<M> {
         self.custody.forget(|received| is_gone(&received.held));
         let (task, tasks) = self.part;
         let own = owned.iter().filter(|(partition, _)| **partition as usize % tasks == task);
-        // The worker does not claim a partition anew that it is losing: the next tick has to release
-        // it, also where the lease has run out.
-        for (partition, (held, losing)) in
-            own.filter(|(_, (held, losing))| *losing || held.may_act())
-        {
+        // The worker claims no partition anew that it is losing: the next tick has to release that,
+        // also where the lease has run out.
+        let own = own.filter(|(_, (held, losing))| *losing || held.may_act());
+        for (partition, (held, losing)) in own {
             let inlet = self.inlets.entry(Some(*partition)).or_default();
             inlet.held.get_or_insert_with(|| held.clone());
             inlet.losing = *losing;
