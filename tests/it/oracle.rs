@@ -45,6 +45,12 @@ fn histories_with_a_clock_that_goes_backwards_match_the_oracle() {
     random(Ack(PLAIN.with_a_clock_that_goes_back(3)), (14, 7), 2000);
 }
 
+/// J12: roots that no call uses for a while end before their timeout.
+#[test]
+fn histories_with_idle_timeouts_match_the_oracle() {
+    random(Ack(PLAIN.with_idle_timeouts().with_years(1)), (14, 7), 3000);
+}
+
 /// F5: with a bound on the capacity that is often met.
 #[test]
 fn histories_at_the_capacity_match_the_oracle() {

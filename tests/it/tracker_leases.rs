@@ -280,34 +280,7 @@ fn acks_and_resets_keep_a_root_until_its_timeout() {
 }
 
 #[test]
-fn an_idle_root_of_many_and_one_that_came_early() {
-    let (tracker, clock, told) = idling();
-    tracker.ack(7, 1).unwrap();
-    pass(&tracker, &clock, 50 * MS);
-    assert_eq!(tracker.len(), 1, "an early ack idles for as long as it may wait");
-    tracker.init(7, 3, 7).unwrap();
-    let mut roots = Vec::new();
-    tracker.issue_many(&[(1, 1), (1, 2)], &mut roots).unwrap();
-    pass(&tracker, &clock, 20 * MS);
-    tracker.ack_many(&[(roots[0], 2)], |_, done| assert_eq!(done, Ok(Ack::Pending)));
-    assert_eq!(tracker.len(), 3);
-    pass(&tracker, &clock, 20 * MS);
-    assert_eq!((tracker.len(), told.len()), (1, 2));
-    pass(&tracker, &clock, 20 * MS);
-    assert!(tracker.is_empty());
-}
-
-#[test]
-fn without_timeouts_only_idle_roots_time_out() {
-    let (tracker, clock, told) = manual_with(|builder| builder.timeouts_off().idle_timeout(SECOND));
-    let root = tracker.issue(3, 1).unwrap();
-    for _ in 0..10 {
-        pass(&tracker, &clock, 900 * MS);
-        assert_eq!(tracker.ack(root, 4), Ok(Ack::Pending));
-    }
-    tracker.issue(3, 2).unwrap();
-    pass(&tracker, &clock, 1100 * MS);
-    assert!(tracker.is_empty() && told.take().iter().all(Outcome::is_timed_out));
+fn idle_timeouts_that_cannot_be_are_refused() {
     for bad in [Duration::ZERO, Duration::from_micros(1), Duration::MAX] {
         assert!(AckTracker::builder().idle_timeout(bad).build_manual().is_err());
     }

@@ -26,6 +26,8 @@ pub struct Mix {
     batches: (usize, usize),
     /// A bound on the roots that is always there, and low.
     bounded: bool,
+    /// An idle timeout. The clock does not go backwards then.
+    idles: bool,
     /// Settings are chosen as the property tests do: a table that is full and a tracker without
     /// timeouts are less likely.
     likely: bool,
@@ -39,6 +41,7 @@ impl Mix {
         clock: [4, 8, 2, 6, 6, 2, 1, 2],
         batches: (200, 100),
         bounded: false,
+        idles: false,
         likely: false,
     };
 
@@ -56,6 +59,7 @@ impl Mix {
             clock: [4, 8, 2, 6, 6, 0, 0, 0],
             batches: (2999, 499),
             bounded: false,
+            idles: false,
             likely: true,
         }
     }
@@ -75,6 +79,12 @@ impl Mix {
     /// The clock goes backwards.
     pub const fn with_a_clock_that_goes_back(mut self, weight: u8) -> Mix {
         (self.clock[6], self.clock[7]) = (weight, weight);
+        self
+    }
+
+    /// Roots that nobody acks end before their timeout.
+    pub const fn with_idle_timeouts(mut self) -> Mix {
+        self.idles = true;
         self
     }
 
@@ -191,7 +201,7 @@ impl Histories for Ack {
     }
 
     fn setup(&self, bytes: &mut Unstructured<'_>) -> Result<Setup> {
-        let Mix { bounded, likely, .. } = self.0;
+        let Mix { bounded, likely, idles, .. } = self.0;
         const MS: u64 = 1_000_000;
         let intervals = [MS, MS, MS, 10_000, MS, 12_345_678, 1_000_000_000, 3_600_000_000_000];
         let ticks = |bytes: &mut Unstructured<'_>| {
@@ -214,6 +224,7 @@ impl Histories for Ack {
                 true => (bytes.int_in_range(0..=7u8)? > 0).then(|| ticks(bytes)).transpose()?,
                 false => perhaps(bytes, ticks)?,
             },
+            idle_timeout: idles.then(|| ticks(bytes)).transpose()?,
             early_timeout: ticks(bytes)?,
             early_capacity: one_of(bytes, likely, &held, 6)?,
             capacity: match (bounded, likely) {

@@ -16,6 +16,7 @@ pub struct Setup {
     pub interval: Duration,
     /// The timeout in intervals and thousandths of them; `None` for off.
     pub timeout: Option<(u64, u64)>,
+    pub idle_timeout: Option<(u64, u64)>,
     pub early_timeout: (u64, u64),
     pub early_capacity: usize,
     pub capacity: Option<usize>,
@@ -148,6 +149,7 @@ impl Run {
             Duration::from_nanos(ns + interval / 1000 * part)
         };
         let timeout = setup.timeout.map(longer);
+        let idle_timeout = setup.idle_timeout.map(longer);
         let early_timeout = longer(setup.early_timeout);
         let mut builder = AckTracker::builder()
             .interval(setup.interval)
@@ -158,6 +160,7 @@ impl Run {
             .seed(setup.seed)
             .clock(clock.clone())
             .on_outcome(move |outcome: Outcome| tell(outcome));
+        set!(builder.idle_timeout(idle_timeout));
         set!(builder.capacity(setup.capacity));
         builder = match timeout {
             Some(timeout) => builder.timeout(timeout),
@@ -174,6 +177,7 @@ impl Run {
             model: Model::new(Limits {
                 interval: setup.interval,
                 timeout,
+                idle_timeout,
                 early_timeout,
                 early_capacity: setup.early_capacity,
                 capacity: setup.capacity,

@@ -47,8 +47,10 @@ pub enum Phase {
 pub struct Entry {
     pub phase: Phase,
     pub xor: u64,
-    /// `None`: never expires.
+    /// When its timeout, or its idle timeout, ends it. `None`: never.
     pub window: Option<Window>,
+    /// When its timeout does. It differs only where the clock never goes backwards.
+    own: Option<Window>,
     /// When its init came, and how often the clock had gone backwards by then.
     pub born: (Time, u32),
 }
@@ -81,6 +83,7 @@ pub struct Counts {
 pub struct Limits {
     pub interval: Duration,
     pub timeout: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     pub early_timeout: Duration,
     pub early_capacity: usize,
     pub capacity: Option<usize>,
@@ -202,10 +205,16 @@ impl Model {
         self.ended.push(Ended { root, owner, reason, born: entry.born });
     }
 
-    fn begin(&mut self, root: RootId, xor: u64, owner: u64, window: Option<Window>) {
+    /// The window of a root whose timeout has the window `own`, and that is used now.
+    fn or_idle(&self, own: Option<Window>) -> Option<Window> {
+        let idle = self.limits.idle_timeout.map(|timeout| self.after(timeout));
+        own.into_iter().chain(idle).min_by_key(|window| window.must)
+    }
+
+    fn begin(&mut self, root: RootId, xor: u64, owner: u64, own: Option<Window>) {
         self.counts.inserted += 1;
-        let entry =
-            Entry { phase: Phase::Live { owner }, xor, window, born: (self.now, self.backwards) };
+        let (window, born) = (self.or_idle(own), (self.now, self.backwards));
+        let entry = Entry { phase: Phase::Live { owner }, xor, window, own, born };
         self.entries.insert(root, entry);
         if xor == 0 {
             self.end(root, Reason::Acked);
@@ -270,12 +279,9 @@ impl Model {
         }
         self.counts.early_held += 1;
         self.early += 1;
-        let entry = Entry {
-            phase: Phase::Early { failed },
-            xor,
-            window: Some(self.after(self.limits.early_timeout)),
-            born: (self.now, self.backwards),
-        };
+        let (window, born) =
+            (Some(self.after(self.limits.early_timeout)), (self.now, self.backwards));
+        let entry = Entry { phase: Phase::Early { failed }, xor, window, own: window, born };
         self.entries.insert(RootId::Chosen(id), entry);
         Ok(())
     }
@@ -296,7 +302,12 @@ impl Model {
                 entry.xor ^= xor;
                 match entry.phase {
                     Phase::Early { .. } => Ok(Ack::Held),
-                    Phase::Live { .. } if entry.xor != 0 => Ok(Ack::Pending),
+                    Phase::Live { .. } if entry.xor != 0 => {
+                        let own = entry.own;
+                        let window = self.or_idle(own);
+                        self.entries.entry(root).and_modify(|entry| entry.window = window);
+                        Ok(Ack::Pending)
+                    }
                     Phase::Live { .. } => {
                         self.end(root, Reason::Acked);
                         Ok(Ack::Completed)
@@ -324,14 +335,15 @@ impl Model {
     }
 
     pub fn reset(&mut self, root: RootId, timeout: Lifetime) -> Result<Done, AckError> {
-        let window = self.window(timeout)?;
+        let own = self.window(timeout)?;
+        let window = self.or_idle(own);
         let early = self.after(self.limits.early_timeout);
         match (root, self.entries.get_mut(&root)) {
             (RootId::Issued(_), None) => self.late(),
             (RootId::Chosen(id), None) => self.hold(id, 0, false).map(|()| Done::Held),
             (_, Some(entry)) => match entry.phase {
                 Phase::Live { .. } => {
-                    entry.window = window;
+                    (entry.window, entry.own) = (window, own);
                     Ok(Done::Now)
                 }
                 Phase::Early { .. } => {
