@@ -249,7 +249,9 @@ fn a_timer_that_is_due_comes_out_or_is_cancelled_and_its_successor_is_not_lost()
     const COUNT: u64 = 3000;
     let rig = Rig::bare();
     rig.stream("dead", "it.dead.>");
-    let worker = rig.worker("a");
+    // Two thousand calls come within two seconds, while the leader is at the timers. A busy machine
+    // answers the last of them late.
+    let worker = worker_that_waits(&rig.brokers, "a", 30 * SECOND);
     let set = timers(&worker);
     let (topology, seen) = reader(&worker, &set);
     // Not all at once: on a busy machine the last would wait for longer than an answer may take.
@@ -302,5 +304,7 @@ fn a_timer_that_is_due_comes_out_or_is_cancelled_and_its_successor_is_not_lost()
     }
     assert!(early > 0 && late > 0, "{early} cancelled, {late} not");
     let set: Vec<u64> = replaced.iter().filter(|it| it.1.is_ok()).map(|it| it.0).collect();
-    assert!(set.len() > 100 && set.iter().all(|n| comes(*n, "new")), "a successor is lost");
+    let lost: Vec<_> = set.iter().filter(|n| !comes(**n, "new")).collect();
+    assert!(lost.is_empty(), "successors that were set are lost: {lost:?}");
+    assert!(set.len() > 100, "only {} calls that set a successor have an answer", set.len());
 }
