@@ -115,7 +115,8 @@ fn what_was_written_is_there_to_be_read_once() {
         found.count() as f64 / (n - 60) as f64
     };
     let in_a_loop = (0..10).fold(0, |_, _| hits(&map, 100_000..102_000));
-    assert!(in_a_loop > 850, "{in_a_loop}");
+    // What goes depends on the keys' hashes: of 300 seeds one gave 845.
+    assert!(in_a_loop > 800, "{in_a_loop}");
     let soon = read_once(200_000, 500);
     assert!(soon < 0.2, "probation is short now: {soon}");
     read_once(300_000, 20_000);
