@@ -62,30 +62,6 @@ fn bad_times_are_refused_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_full_map_refuses_keys_and_replaces_values() {
-    let (map, _) = rig::map(|map| map.capacity(100));
-    for key in 0..100u64 {
-        map.insert(key, key.to_string()).unwrap();
-    }
-    let refused = map.insert(100, "late".to_string()).unwrap_err();
-    assert_eq!((refused.key, &*refused.value, refused.error), (100, "late", StoreError::Full));
-    let refused = map.entry(100).or_insert("late".to_string()).unwrap_err();
-    assert_eq!(refused.error, StoreError::Full);
-    assert_eq!(*map.insert(7, "new".to_string()).unwrap().unwrap().value(), "7");
-    let again = |old: Option<&String>| (format!("{} again", old.unwrap()), "result");
-    assert_eq!(map.upsert(7, again).unwrap(), "result");
-    assert_eq!(map.get_cloned(&7).unwrap(), "new again");
-    map.remove(&7).unwrap();
-    map.insert(100, "in".to_string()).unwrap();
-    assert_eq!(map.len(), 100);
-    let metrics = map.metrics();
-    assert_eq!((metrics.capacity, metrics.refused), (Some(100), 2));
-    map.shutdown();
-    assert_eq!(map.insert(1, String::new()).unwrap_err().error, StoreError::Closed);
-    assert_eq!(map.metrics().refused, 2);
-}
-
-#[test]
 fn a_panic_of_a_key_is_its_callers_and_changes_nothing() {
     let census = Census::new();
     let one = || Counted::of(&census, 1);
@@ -321,29 +297,6 @@ fn entries_and_upserts_may_have_lifetimes_of_their_own() {
     let refused = map.upsert_for(2, Duration::ZERO, |_| (0, ())).unwrap_err();
     assert_eq!((refused.key, refused.error), (2, StoreError::Lifetime(LifetimeError::Zero)));
     assert_eq!(map.get_cloned(&2), Some(21));
-}
-
-#[test]
-fn a_full_map_ends_what_is_due_before_it_refuses() {
-    let told = Told::default();
-    let (map, clock) = rig::map(|map| {
-        map.time_to_live(SECOND * 10).capacity(100).removal_listener(told.removals())
-    });
-    let fill = |keys: std::ops::Range<u64>| {
-        let inserted = keys.map(|key| map.insert(key, key));
-        inserted.filter(Result::is_ok).count()
-    };
-    assert_eq!(fill(0..150), 100);
-    clock.advance(SECOND * 9);
-    assert_eq!((fill(200..201), told.len()), (0, 0));
-    clock.advance(SECOND * 2);
-    // No thread polls.
-    assert_eq!(fill(200..350), 100);
-    assert!(told.take().iter().all(|&(key, cause)| key < 100 && cause == RemovalCause::Expired));
-    assert_eq!((map.metrics().total.expired, map.len()), (100, 100));
-    assert!(map.contains_key(&200) && !map.contains_key(&0));
-    // However often room was looked for.
-    assert_eq!(map.metrics().refused, 101);
 }
 
 const STAYING: u64 = 1000;

@@ -145,8 +145,9 @@ struct Run {
     now: u64,
     live: BTreeMap<Key, Stay>,
     values: u64,
-    /// How many entries were evicted.
+    /// How many entries were evicted, and how many calls found no room.
     evicted: u64,
+    refused: u64,
 }
 
 fn time(lifetime: Option<u64>) -> Lifetime {
@@ -173,7 +174,7 @@ impl Run {
         };
         let map = builder.build_manual().unwrap();
         let live = BTreeMap::new();
-        Run { map, clock, told, setup, now: 0, live, values: 0, evicted: 0 }
+        Run { map, clock, told, setup, now: 0, live, values: 0, evicted: 0, refused: 0 }
     }
 
     fn fresh(&mut self, weight: u64) -> Value {
@@ -278,6 +279,7 @@ impl Run {
             && self.live.len() as u64 >= self.setup.bound
         {
             prop_assert!(self.due().is_none(), "there is no room, and {:?} is due", self.due());
+            self.refused += 1;
             Some(StoreError::Full)
         } else {
             None
@@ -300,7 +302,10 @@ impl Run {
                 same!(old.as_ref().map(|old| *old.value()), here);
                 None
             }
-            Err(refused) => Some(refused.error),
+            Err(refused) => {
+                same!((refused.key, refused.value), (key, value));
+                Some(refused.error)
+            }
         };
         drop(done);
         self.puts(key, value, lifetime, refused)
@@ -423,6 +428,7 @@ impl Run {
         let total = self.map.metrics().total;
         let left = total.live + total.removed + total.evicted + total.expired + total.closed;
         same!((total.evicted, total.inserted), (self.evicted, left));
+        same!(self.map.metrics().refused, self.refused);
         Ok(())
     }
 
