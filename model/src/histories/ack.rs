@@ -82,7 +82,7 @@ impl Mix {
         self
     }
 
-    /// Roots that nobody acks end before their timeout.
+    /// A root without an ack for a while ends before its timeout.
     pub const fn with_idle_timeouts(mut self) -> Mix {
         self.idles = true;
         self
