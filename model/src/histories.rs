@@ -15,12 +15,12 @@ mod queue;
 mod rotating;
 mod sessions;
 mod shared;
-mod stays;
 mod time_cache;
 #[cfg(feature = "async")]
 mod timeouts;
 #[cfg(feature = "topology")]
 mod topology;
+mod waiting;
 
 pub use ack::{Ack, Mix};
 pub use bounded::Bounded;

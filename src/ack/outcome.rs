@@ -97,7 +97,9 @@ impl fmt::Display for RootId {
 /// let builder = AckTracker::builder().on_outcome(|outcome: Outcome| match outcome.reason {
 ///     Reason::Acked => {}
 ///     Reason::Failed { by } => println!("{} failed, by {by:?}", outcome.owner),
-///     Reason::TimedOut { due, seen } => println!("{} timed out, told {:?} late", outcome.owner, seen - due),
+///     Reason::TimedOut { due, seen } => {
+///         println!("{} timed out, told {:?} late", outcome.owner, seen - due);
+///     }
 ///     _ => println!("{} was cut short by the shutdown", outcome.owner),
 /// });
 /// let tracker = builder.build()?;

@@ -226,7 +226,8 @@ impl<'a, K: 'static, V: 'static> Removed<'a, K, V> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # let (day, night) = (expiry::ExpiringMap::builder().build()?, expiry::ExpiringMap::builder().build()?);
+    /// # let (day, night) =
+    /// #     (expiry::ExpiringMap::builder().build()?, expiry::ExpiringMap::builder().build()?);
     /// day.insert_for("key", 1, Duration::from_secs(60))?;
     /// let moved = day.remove("key").unwrap();
     /// night.insert_for("key", *moved, moved.remaining())?;

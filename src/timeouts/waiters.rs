@@ -9,7 +9,7 @@
 //!  LIVE -> DEAD -> FREE         the driver, or a shutdown: takes the waker, frees the slot, wakes
 //!  LIVE -> DEAD -> FREE         the owner: takes the waker, frees the slot, drops the waker
 //!  LIVE(i, d) -> LIVE(i, d')    the owner: a reset
-//!  LIVE -> DEAD -> LIVE         the owner, with another waker: takes the old one, registers in place
+//!  LIVE -> DEAD -> LIVE         the owner: takes the old waker, registers another one in place
 //! ```
 //!
 //! The thread that ends the lease owns the slot and the waker in it. Only the claimer, or the owner

@@ -62,8 +62,8 @@ impl<P: Payload, C> Engine<P, C> {
         }
     }
 
-    /// After a poll, the tasks that wait for the end of a shutdown look again. `close_what_was_left`
-    /// makes a fence between the round's ends and this look.
+    /// After a poll, the tasks that wait for the end of a shutdown look again.
+    /// `close_what_was_left` makes a fence between the round's ends and this look.
     fn tell_drains(&self) {
         #[cfg(feature = "async")]
         if self.admission.is_refusing() {

@@ -95,7 +95,7 @@ impl<K: 'static, T: 'static> Item<K, Given<T>> for PendingEntry<K, T> {
 /// | [`insert`](Self::insert), [`try_insert`](Self::try_insert), [`take`](Self::take) | lock-free |
 /// | [`touch`](Self::touch) | at most one compare-and-swap; moves nothing |
 /// | [`cancel_all`](Self::cancel_all) | O(entries) |
-/// | memory of a value | a slot of 8 bytes, key and value; 5 bytes beside it; 16 to 29 in the index |
+/// | memory of a value | a slot of 8 bytes, key and value; 5 bytes; 16 to 29 in the index |
 ///
 /// # Time, panics
 ///

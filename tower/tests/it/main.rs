@@ -3,6 +3,9 @@
 
 mod body;
 mod clock;
+#[allow(dead_code)] // these tests use one of them
+#[path = "../../../tests/it/support/clocks.rs"]
+mod clocks;
 mod deadline;
 mod examples;
 mod idle;

@@ -1,9 +1,10 @@
 //! Timeouts in an `Arc`: what is made of it keeps them alive.
 
 use crate::body::Frames;
+use crate::clocks::Moved;
 use crate::{block_on, poll, SECOND};
 use expiry::timeouts::TimeoutError;
-use expiry::{Clock, ManualClock, Timeouts};
+use expiry::{ManualClock, Timeouts};
 use expiry_tower::{
     BodyTimeoutLayer, BoxError, Deadline, DeadlineLayer, ExpiryTimer, IdleTimeout, TimeoutBody,
     TimeoutLayer,
@@ -19,15 +20,6 @@ use tokio::io::{duplex, AsyncReadExt};
 use tower::{service_fn, Layer, Service, ServiceExt};
 
 const SOON: Duration = Duration::from_millis(5);
-
-/// A clock that the test moves. The reaper sleeps by the machine's time, and looks at it again.
-struct Moved(ManualClock);
-
-impl Clock for Moved {
-    fn now(&self) -> u64 {
-        self.0.now()
-    }
-}
 
 /// Polls the future that `make` makes of an `Arc`, and drops the other clone while it waits. The
 /// future ends in time all the same, and the timeouts end with it.
